@@ -68,17 +68,37 @@ impl ListTransactions {
             0 => ask_script(client, set, &steps),
             _ => ask_multi(client, set, &steps),
         };
-        let done = replies.as_ref().ok().and_then(|reply| filled_in(&steps, reply));
-        // What one in doubt has read is not known.
-        let appends = || steps.into_iter().filter(|it| matches!(it, Step::Append { .. })).collect();
-        let (steps, returned, outcome) = match (done, replies) {
-            (Some(steps), _) => (steps, Some(clock()), Outcome::Confirmed),
-            (None, Ok(reply)) => (appends(), None, Outcome::Failed(format!("{reply:?}"))),
-            (None, Err(why)) => (appends(), None, Outcome::Lost(why.to_string())),
+        let record = |steps, returned| {
+            let transaction = Transaction { client: number, called, returned, steps };
+            self.histories().entry(set).or_default().push(transaction);
         };
-        let transaction = Transaction { client: number, called, returned, steps };
-        self.histories().entry(set).or_default().push(transaction);
-        outcome
+        let doubt = |steps: Vec<Step>| {
+            // What one in doubt has read is not known.
+            record(
+                steps.into_iter().filter(|it| matches!(it, Step::Append { .. })).collect(),
+                None,
+            );
+        };
+        match replies {
+            Ok(Replies::Together(reply)) => match filled_in(&steps, &reply) {
+                Some(steps) => {
+                    record(steps, Some(clock()));
+                    Outcome::Confirmed
+                }
+                None => {
+                    doubt(steps);
+                    Outcome::Failed(format!("{reply:?}"))
+                }
+            },
+            Ok(Replies::Singly(reply)) => {
+                steps.into_iter().for_each(|step| doubt(vec![step]));
+                Outcome::Failed(format!("{reply:?}"))
+            }
+            Err(why) => {
+                doubt(steps);
+                Outcome::Lost(why.to_string())
+            }
+        }
     }
 
     /// The sets of lists that transactions have used.
@@ -91,8 +111,8 @@ impl ListTransactions {
         let read = |list| Step::Read { list, elements: Vec::new() };
         let steps: Vec<Step> = (0..LISTS).map(read).collect();
         let called = clock();
-        let reply = ask_multi(client, set, &steps);
-        let Some(steps) = reply.ok().and_then(|reply| filled_in(&steps, &reply)) else {
+        let Ok(Replies::Together(reply)) = ask_multi(client, set, &steps) else { return false };
+        let Some(steps) = filled_in(&steps, &reply).filter(|it| it.len() == LISTS) else {
             return false;
         };
         let last = Transaction { client: usize::MAX, called, returned: Some(clock()), steps };
@@ -126,17 +146,25 @@ fn named(set: u64, step: &Step) -> (String, Option<u64>) {
     (format!("{{lists:{set}}}:{list}"), element)
 }
 
-fn ask_script(client: &mut Client, set: u64, steps: &[Step]) -> io::Result<Reply> {
+/// What came back of a transaction.
+enum Replies {
+    /// The reply to all of it.
+    Together(Reply),
+    /// MULTI was refused with this, so each step may have run alone.
+    Singly(Reply),
+}
+
+fn ask_script(client: &mut Client, set: u64, steps: &[Step]) -> io::Result<Replies> {
     let (keys, elements): (Vec<String>, Vec<Option<u64>>) =
         steps.iter().map(|step| named(set, step)).unzip();
     let elements = elements.iter().map(|it| it.map_or_else(String::new, |it| it.to_string()));
     let mut words = vec!["EVAL".to_owned(), SCRIPT.to_owned(), steps.len().to_string()];
     words.extend(keys);
     words.extend(elements);
-    client.command(&words)
+    client.command(&words).map(Replies::Together)
 }
 
-fn ask_multi(client: &mut Client, set: u64, steps: &[Step]) -> io::Result<Reply> {
+fn ask_multi(client: &mut Client, set: u64, steps: &[Step]) -> io::Result<Replies> {
     let mut requests = encode(&["MULTI"]);
     for step in steps {
         requests.extend(match named(set, step) {
@@ -146,10 +174,12 @@ fn ask_multi(client: &mut Client, set: u64, steps: &[Step]) -> io::Result<Reply>
     }
     requests.extend(encode(&["EXEC"]));
     client.send_raw(&requests)?;
-    for _ in 0..=steps.len() {
+    let begun = client.reply()?;
+    for _ in 0..steps.len() {
         client.reply()?;
     }
-    client.reply()
+    let replies = client.reply()?;
+    Ok(if begun.is_error() { Replies::Singly(begun) } else { Replies::Together(replies) })
 }
 
 /// The steps with what they have read. `None`: the reply is not that of a transaction that ran.
@@ -163,5 +193,6 @@ fn filled_in(steps: &[Step], reply: &Reply) -> Option<Vec<Step>> {
             Some(Step::Read { list: *list, elements })
         }
     };
-    steps.iter().zip(replies).map(filled).collect()
+    // A step may fail alone; it has done nothing.
+    steps.iter().zip(replies).filter(|(_, reply)| !reply.is_error()).map(filled).collect()
 }

@@ -340,12 +340,12 @@ impl ReactorHandler {
 
     /// Housekeeping over all connections of the thread.
     fn round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
-        if self.engine.debug.pauses_cron() {
+        let engine = self.engine;
+        engine.look_at_log();
+        if engine.debug.pauses_cron() {
             return;
         }
         self.worker.tidy_scripts();
-        let engine = self.engine;
-        engine.look_at_log();
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {
             let Conn::Client(conn) = conn else { return };

@@ -15,12 +15,17 @@ impl Engine {
     pub fn gate_of(&self, session: &Session) -> Option<Gate> {
         let gate = match session.commit_mode {
             Some(mode) => gate_of(mode),
-            None => match gate_of(self.config.commit_mode()) {
-                None if self.config.appendfsync() == AppendFsync::Always => Some(Gate::Disk),
-                gate => gate,
-            },
+            None => self.usual_gate(),
         };
         gate.filter(|gate| self.safe.holds_at(*gate))
+    }
+
+    /// Returns the gate of sessions that have not chosen one.
+    fn usual_gate(&self) -> Option<Gate> {
+        match gate_of(self.config.commit_mode()) {
+            None if self.config.appendfsync() == AppendFsync::Always => Some(Gate::Disk),
+            gate => gate,
+        }
     }
 
     /// Returns when the append-only file is forced to the disk: at once if a reply waits for that.
@@ -40,7 +45,7 @@ impl Engine {
     /// Looks whether the append-only file lags. Called by each thread of clients ten times a
     /// second.
     pub fn look_at_log(&self) {
-        let is_told_before = self.fsync_policy() != AppendFsync::Always;
+        let is_told_before = self.usual_gate() != Some(Gate::Disk);
         if self.append_log.look(self.journal.position(), is_told_before, &self.clock) {
             recheck_all(&self.mailboxes);
         }

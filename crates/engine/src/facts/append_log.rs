@@ -10,9 +10,9 @@ use std::time::Duration;
 use structs::flags::Flag;
 use structs::sync::lock;
 
-/// What was appended so long ago and is not in the file makes further writes wait. A look comes
-/// each 100 ms, and what is appended behind a look is seen by one that follows the file's reaching
-/// that look's place, so this is twice the lag and twice the time between looks: a second.
+/// After so long without the file having what was there at a look, writes wait. What is appended
+/// just behind a look may be overdue only at the look after the next, and looks are 100 ms apart:
+/// at worst that is twice 500 ms.
 const MAX_LAG: Duration = Duration::from_millis(400);
 
 /// Whether there is an append-only file.
@@ -45,6 +45,8 @@ pub struct AppendLog {
     pub written: AtomicU64,
     /// Everything before this position is in a base, whether it was written to the file or not.
     pub in_base: AtomicU64,
+    /// The writing thread forces a file to the disk that is complete, and writes no other one.
+    pub is_closing: AtomicBool,
     lapses: AtomicU64,
     repaired_lapses: AtomicU64,
     /// The writing thread sleeps until it is nudged.
@@ -150,13 +152,13 @@ impl AppendLog {
         // A new history may end before a look at the one before.
         let missing = last.filter(|&look| counts && look.0 <= end.0 && self.is_missing(look));
         *last = missing.or_else(|| Some((end.0, clock.now())));
-        if missing.is_some_and(|(_, since)| clock.elapsed(since) > MAX_LAG) {
-            if !self.lags.set(true) {
-                self.figures.lags.fetch_add(1, Relaxed);
-            }
-            return false;
+        let Some((_, since)) = missing else { return self.lags.set(false) };
+        if clock.elapsed(since) > MAX_LAG && !self.lags.set(true) {
+            // All that clients were told until now has to be there before they go on.
+            *last = Some((end.0, since));
+            self.figures.lags.fetch_add(1, Relaxed);
         }
-        missing.is_none() && self.lags.set(false)
+        false
     }
 
     /// Lets writes go on if they waited and the file has what it lacked. Returns whether they did.
@@ -171,7 +173,9 @@ impl AppendLog {
     /// Returns whether the files should have what was in the journal at a look, and have not.
     fn is_missing(&self, (place, _): (u64, Ticks)) -> bool {
         let is_kept = self.state() == LogState::On && !self.is_broken();
-        is_kept && place > self.written.load(Acquire).max(self.in_base.load(Acquire))
+        is_kept
+            && !self.is_closing.load(Relaxed)
+            && place > self.written.load(Acquire).max(self.in_base.load(Acquire))
     }
 
     /// Returns why writes are refused.

@@ -364,7 +364,8 @@ fn a_log_is_whole_after_a_kill_at_any_moment() {
             // The last one is under way when the server is killed.
             if batch + 1 < batches {
                 for (number, version) in waiting.drain(..) {
-                    assert!(!client.reply().unwrap().is_error());
+                    let reply = client.reply().unwrap();
+                    assert!(!reply.is_error(), "{}", reply.shown());
                     confirmed[number] = version;
                 }
             }

@@ -253,10 +253,14 @@ fn a_log_that_lags_is_seen() {
     bench.check_bits(&[]);
     look_after(399);
     bench.check_bits(&[]);
+    let looked_at = engine.journal.position().0;
+    append();
     look_after(2);
     bench.check_bits(&[Special::LogLags]);
     assert_eq!(bench.ask("set"), "Held");
     assert_eq!(bench.ask("get"), "+OK");
+    // What was appended before writes were held has to be there, too.
+    log.written.store(looked_at, SeqCst);
     assert!(!log.catch_up());
     written();
     assert!(log.catch_up());
@@ -273,6 +277,13 @@ fn a_log_that_lags_is_seen() {
     log.in_base.store(engine.journal.position().0, SeqCst);
     look_after(0);
     bench.check_bits(&[]);
+    lag();
+    log.is_closing.store(true, SeqCst);
+    look_after(0);
+    bench.check_bits(&[]);
+    log.is_closing.store(false, SeqCst);
+    written();
+    look_after(0);
     lag();
     log.set_broken("No space left on device");
     assert!(log.catch_up());

@@ -572,6 +572,7 @@ impl Work {
             if self.reader.advance(advanced) {
                 self.post_recheck();
             }
+            self.engine.append_log.written.store(self.reader.position().0, Release);
             if let Err(error) = outcome {
                 self.fail(writer, &error, chunk.len(), policy);
                 break;
@@ -668,10 +669,14 @@ impl Work {
         self.sync_old(&old);
     }
 
-    /// Forces the old file, which is complete now, to the disk.
+    /// Forces the old file, which is complete now, to the disk. Only then is the next one written,
+    /// so that no later write is on the disk without an earlier one. Nothing waits for that.
     fn sync_old(&mut self, old: &LogFile) {
+        self.engine.append_log.is_closing.store(true, Relaxed);
         self.syncer.wait();
-        match old.sync() {
+        let outcome = old.sync();
+        self.engine.append_log.is_closing.store(false, Relaxed);
+        match outcome {
             Ok(()) => self.synced_up_to(self.reader.position().0),
             Err(error) => self.sync_failed(&old.name(), &error),
         }

@@ -444,11 +444,7 @@ impl<'t> Uplink<'t> {
             return self.lose("The connection with master was killed by a client.");
         }
         // If the append-only file is far behind, the stream waits for it, as clients do.
-        if self.engine.is_log_behind() {
-            std::thread::sleep(Duration::from_millis(1));
-            return;
-        }
-        if is_held_by_clients(self.engine) {
+        if self.engine.is_log_behind() || is_held_by_clients(self.engine) {
             return self.receive_while_held();
         }
         let mut piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
