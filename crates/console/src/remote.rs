@@ -5,7 +5,7 @@ use crate::host::{Boxed, Host, Peer, Purpose, Stream, ThreadTime};
 use clap::{CommandFactory as _, Parser};
 use client::tls::TlsOptions;
 use client::{Address, Credentials, Login, Scheme, Url};
-use process::audit;
+use process::{audit, facts};
 use resp::bulk::push_request;
 use resp::{Incoming, ReplyLimits, Value};
 use rustls::pki_types::ServerName;
@@ -21,7 +21,11 @@ use tokio_rustls::TlsConnector;
 
 /// Shows servers that speak RESP in a browser.
 #[derive(Parser)]
-#[command(name = "dunlin console", after_help = "The guide: docs/console.md")]
+#[command(
+    name = "dunlin console",
+    version = facts::VERSION,
+    after_help = "The guide: docs/console.md"
+)]
 struct RemoteOptions {
     /// A server: redis://[USER[:PASSWORD]@]HOST[:PORT], rediss://… for TLS, or unix:///PATH.
     /// Name and password are for watching; users log in with their own. Several times for several

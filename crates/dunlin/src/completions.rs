@@ -4,19 +4,24 @@
 //! configuration's table; `check` is described here, and its arguments are read by the rules of
 //! redis-check-rdb and redis-check-aof.
 
+use crate::usage;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, ValueHint};
 use clap_complete::Shell;
+use process::facts;
 use std::ffi::OsString;
 
 /// Prints a script that lets a shell complete commands and options.
 #[derive(Parser)]
 #[command(
     name = "dunlin completions",
+    version = facts::VERSION,
     after_help = "Where the scripts go:
   bash   dunlin completions bash > ~/.local/share/bash-completion/completions/dunlin
   zsh    dunlin completions zsh > _dunlin, in a folder of $fpath
-  fish   dunlin completions fish > ~/.config/fish/completions/dunlin.fish"
+  fish   dunlin completions fish > ~/.config/fish/completions/dunlin.fish
+
+The guide: docs/quickstart.md"
 )]
 struct Completions {
     /// The shell
@@ -42,10 +47,20 @@ pub fn help_of_check() -> String {
     check().render_help().to_string()
 }
 
+/// Returns whether words are the name of a command, or of a subcommand.
+pub fn is_command(words: &[&str]) -> bool {
+    let mut found = &command();
+    words.iter().all(|word| {
+        found.find_subcommand(word).is_some_and(|inner| {
+            found = inner;
+            true
+        })
+    })
+}
+
 /// Returns the whole command line.
 fn command() -> Command {
     let plain = |name, about| Command::new(name).about(about).disable_help_flag(true);
-    let topics = ["server", "cli", "check", "cluster", "node", "proxy", "console", "bench"];
     Command::new("dunlin")
         .disable_help_subcommand(true)
         .subcommand(server())
@@ -60,7 +75,7 @@ fn command() -> Command {
         .subcommand(Completions::command().name("completions"))
         .subcommand(
             plain("help", "Prints the help of a command")
-                .arg(Arg::new("command").value_parser(topics)),
+                .arg(Arg::new("command").value_parser(usage::COMMANDS)),
         )
         .subcommand(plain("version", "Prints the version"))
 }
@@ -83,6 +98,7 @@ fn check() -> Command {
         .arg(Arg::new("time").long("truncate-to-timestamp").value_name("SECONDS"))
         .arg(file());
     Command::new("dunlin check")
+        .version(facts::VERSION)
         .about("Checks the files of a server")
         .override_usage(
             "dunlin check rdb FILE\n       \

@@ -25,6 +25,9 @@ static ALLOCATOR: Counting<Allocator> = Counting(Allocator);
 /// The status for arguments that make no sense, as in most Unix programs.
 const MISUSE: u8 = 2;
 
+/// The words of the longest command, `cluster hashing try`, and one more.
+const MAX_COMMAND_WORDS: usize = 4;
+
 fn main() -> ExitCode {
     #[cfg(feature = "mimalloc")]
     keyspace::memory::set_purging(allocator::PURGING);
@@ -134,27 +137,16 @@ fn parse(mut args: Vec<OsString>) -> Request {
         Some("check") => parse_check(&mut args),
         Some("bench") => Request::Bench(args.split_off(2)),
         Some("proxy") => Request::Proxy(args.split_off(2)),
+        Some("container") if args.get(2).is_some_and(|word| word == "--help" || word == "-h") => {
+            Request::Print(usage::container())
+        }
         Some("container") => Request::Container(args.split_off(2)),
         Some("console") => Request::Console(args.split_off(2)),
         Some("node") => Request::Node(args.split_off(2)),
         Some("cluster") => Request::Cluster(args.split_off(2)),
         Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
         Some("completions") => parse_completions(&args[2..]),
-        Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
-            None => Request::Print(usage::program()),
-            Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
-            Some(topic) if topic == "check" => Request::Print(completions::help_of_check()),
-            Some(topic) if topic == "completions" => parse_completions(&["--help".into()]),
-            Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
-            Some(topic) if topic == "proxy" => Request::Proxy(vec!["--help".into()]),
-            Some(topic) if topic == "console" => Request::Console(vec!["--help".into()]),
-            Some(topic) if topic == "node" => Request::Node(vec!["--help".into()]),
-            Some(topic) if topic == "cluster" => Request::Cluster(vec!["--help".into()]),
-            Some(topic) if topic == "cli" => {
-                Request::Cli { program: "dunlin cli".into(), args: vec!["--help".into()] }
-            }
-            Some(topic) => Request::Refuse(usage::unknown_command(&topic)),
-        },
+        Some("help" | "--help" | "-h") => parse_help(&args[2..]),
         Some("version" | "--version" | "-v" | "-V") => {
             Request::Print(format!("dunlin {}\n", facts::version_and_commit()))
         }
@@ -162,17 +154,31 @@ fn parse(mut args: Vec<OsString>) -> Request {
     }
 }
 
-/// Returns what `--version` prints behind a command, or behind a subcommand of `cluster`. `server`, `container` and `cli`
-/// have forms of their own, which scripts know from redis-server and redis-cli.
-fn version_of(words: &[OsString]) -> Option<String> {
-    let command = words.first()?.to_str()?;
-    let depth = match command {
-        "bench" | "check" | "completions" | "console" | "node" | "proxy" => 1,
-        "cluster" => words.iter().take(3).position(|word| word == "--version")?,
-        _ => return None,
+/// `dunlin help COMMAND …`: what the command says for `--help`.
+fn parse_help(topics: &[OsString]) -> Request {
+    let Some(topic) = topics.first().map(|topic| topic.to_string_lossy()) else {
+        return Request::Print(usage::program());
     };
-    let asks = words.get(depth).is_some_and(|word| word == "--version");
-    asks.then(|| format!("dunlin {command} {}\n", facts::version_and_commit()))
+    match topic.as_ref() {
+        "help" | "version" => Request::Print(usage::program()),
+        known if usage::COMMANDS.contains(&known) => {
+            let around = |word: &str| [OsString::from(word)].into_iter();
+            parse(around("dunlin").chain(topics.iter().cloned()).chain(around("--help")).collect())
+        }
+        unknown => Request::Refuse(usage::unknown_command(unknown)),
+    }
+}
+
+/// Returns what `--version` or `-V` prints behind a command and its subcommands. `server`,
+/// `container` and `cli` have forms of their own, which scripts know from redis-server and
+/// redis-cli.
+fn version_of(words: &[OsString]) -> Option<String> {
+    let asks = |word: &OsString| word == "--version" || word == "-V";
+    let depth = words.iter().take(MAX_COMMAND_WORDS).position(asks)?;
+    let names: Vec<&str> = words[..depth].iter().filter_map(|word| word.to_str()).collect();
+    let has_own_form = ["server", "container", "cli"].contains(names.first()?);
+    (!has_own_form && names.len() == depth && completions::is_command(&names))
+        .then(|| format!("dunlin {} {}\n", names.join(" "), facts::version_and_commit()))
 }
 
 /// `dunlin completions SHELL`.
@@ -227,7 +233,6 @@ fn is_named(program: &OsStr, names: &[&str]) -> bool {
     name.is_some_and(|name| names.iter().any(|&known| name == known))
 }
 
-/// Prints to standard output; a reader that has gone away (`dunlin help | head -1`) is no failure.
 /// The commands that nodes know when they copy data: those of ours, without what runs them.
 fn described_commands() -> spec::CommandTable<spec::NotRun> {
     let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
@@ -240,6 +245,7 @@ fn proxied_commands() -> Arc<forward::hub::Commands> {
     forward::hub::Commands::new(&rows, commands::REDIS_VERSION)
 }
 
+/// Prints to standard output; a reader that has gone away (`dunlin help | head -1`) is no failure.
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
@@ -345,6 +351,14 @@ mod tests {
             assert!(text.contains(&format!("\n\nUsage: {called} [CONFIG]")), "{text}");
         }
         assert_eq!(request("dunlin help"), request("dunlin --help"));
+        assert_eq!(request("dunlin help version"), request("dunlin help"));
+        assert_eq!(request("dunlin help container"), request("dunlin container --help"));
+        let up = Request::Cluster(vec!["up".into(), "--help".into()]);
+        assert_eq!(request("dunlin help cluster up"), up);
+        for command in usage::COMMANDS {
+            let line = format!("dunlin help {command}");
+            assert!(!matches!(request(&line), Request::Refuse(_)), "{command}");
+        }
         assert!(matches!(request("dunlin help server"), Request::Print(_)));
         assert!(
             matches!(request("dunlin --version"), Request::Print(text) if text.starts_with("dunlin "))
@@ -359,9 +373,16 @@ mod tests {
             };
             assert_eq!(text, format!("dunlin {line} {}\n", facts::version_and_commit()));
         }
-        assert!(matches!(request("dunlin cluster up --version"), Request::Print(_)));
+        for line in ["cluster up", "cluster hashing try", "bench audit", "check rdb", "node"] {
+            for asks in ["--version", "-V"] {
+                let Request::Print(text) = request(&format!("dunlin {line} {asks}")) else {
+                    panic!("{line} {asks}")
+                };
+                assert_eq!(text, format!("dunlin {line} {}\n", facts::version_and_commit()));
+            }
+        }
         // What comes later is an argument of the command.
-        for line in ["dunlin bench -n 1 --version", "dunlin proxy -o --version"] {
+        for line in ["dunlin bench -n 1 --version", "dunlin proxy -o -V", "dunlin check rdb x -V"] {
             assert!(!matches!(request(line), Request::Print(_)), "{line}");
         }
         let check = request("dunlin check --help");

@@ -4,7 +4,7 @@ use process::facts;
 use structs::misspelling;
 
 /// What can be asked for.
-const COMMANDS: [&str; 12] = [
+pub const COMMANDS: [&str; 12] = [
     "server",
     "cli",
     "check",
@@ -27,20 +27,18 @@ A Redis-compatible data store that uses every core, and the tools around it
 Usage: dunlin COMMAND [ARGUMENT ...]
 
 Commands:
-  server    run the data store; takes what redis-server takes
-  cli       send commands to any server that speaks RESP; takes what redis-cli takes
-  check     check files: dunlin check rdb dump.rdb
-  cluster   databases over several machines: dunlin cluster up, create-db, status
-  node      the node of a machine, with an etcd that is there already
-  proxy     one endpoint in front of servers; takes a nutcracker.yml
-  container
-            the entry point of the container image
-  console   a web console for any server that speaks RESP
-  bench     put load on any server that speaks RESP, and measure
-  completions
-            print what a shell completes: dunlin completions bash, zsh or fish
-  help      print this, or the help of a command: dunlin help server
-  version   print the version, and the commit of a release; so does COMMAND --version
+  server       run the data store; takes what redis-server takes
+  cli          send commands to any server that speaks RESP; takes what redis-cli takes
+  check        check files: dunlin check rdb dump.rdb
+  cluster      databases over several machines: dunlin cluster up, create-db, status
+  node         run the node of a machine, with an etcd that is there already
+  proxy        one address in front of servers; takes a nutcracker.yml
+  container    the entry point of the container image
+  console      a web console for any server that speaks RESP
+  bench        put load on any server that speaks RESP, and measure
+  completions  print what a shell completes: dunlin completions bash, zsh or fish
+  help         print this, or the help of a command: dunlin help cluster up
+  version      print the version, and the commit of a release; so does COMMAND --version
 
 Called through a link named redis-server or valkey-server, dunlin is the server; through one named
 redis-cli, redis-benchmark, redis-check-rdb or redis-check-aof (or valkey-…), it is that tool.
@@ -102,8 +100,39 @@ Examples:
        {called} --port 7777 --io-threads 4
        {called} /etc/dunlin.conf --loglevel verbose -
        echo 'maxmemory 128mb' | {called} -
+
+The guide: docs/operations.md
 "
     )
+}
+
+/// What `dunlin container --help` prints.
+pub fn container() -> String {
+    "\
+Starts what a container of the image runs: the server, or the command that is named
+
+Usage: dunlin container [redis-server] [CONFIG] [--DIRECTIVE VALUE ...]
+       dunlin container COMMAND [ARGUMENT ...]
+       dunlin container --healthcheck     status 0 if the server has loaded and answers
+
+As root it gives /data to the user 999 and runs the server as that user. The server's directives
+are those of dunlin server.
+
+Variables of the environment:
+       REDIS_PASSWORD, VALKEY_PASSWORD  the password; with _FILE behind it the file that has it
+       REDIS_ARGS, VALKEY_ARGS          more directives; also REDIS_EXTRA_FLAGS and
+                                        VALKEY_EXTRA_FLAGS
+       ALLOW_EMPTY_PASSWORD             without a password: yes answers every address, no refuses
+                                        to start
+       DUNLIN_CLOSED=1                  without a password: answer this container alone, and not
+                                        its private network
+       DUNLIN_HEALTH_PORT               the port that the health check asks (6379)
+       SKIP_FIX_PERMS=1                 leave the owner of /data
+       SKIP_DROP_PRIVS=1                stay root
+
+The guide: docs/deploy.md
+"
+    .to_owned()
 }
 
 /// What `dunlin server --version` prints: the shape that scripts know from redis-server. They take

@@ -53,9 +53,11 @@ fn the_program_names_version_and_commit() {
         Some(commit) => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),
     };
-    for (words, name) in
-        [(&[][..], "dunlin"), (&["bench"], "dunlin bench"), (&["cluster", "up"], "dunlin cluster")]
-    {
+    for (words, name) in [
+        (&[][..], "dunlin"),
+        (&["bench"], "dunlin bench"),
+        (&["cluster", "up"], "dunlin cluster up"),
+    ] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         let said = program.args(words).arg("--version").output().unwrap();
         assert_eq!(String::from_utf8_lossy(&said.stdout), format!("{name} {version}\n"));
@@ -92,8 +94,10 @@ fn each_command_explains_itself_in_one_form() {
         &["console"],
         &["bench"],
         &["completions"],
+        &["container"],
     ] {
         let text = help(words);
+        assert!(text.contains("The guide"), "{words:?} names no document: {text}");
         let (sentence, _) = text.split_once("\n\nUsage: dunlin").expect("a sentence, then usage");
         assert!(sentence.starts_with(char::is_uppercase) && sentence.len() < 200, "{text}");
     }

@@ -30,7 +30,7 @@ pub enum DataVerb {
     },
     /// Backs a database up to a folder or an S3 bucket, once or regularly
     Backup(BackupOptions),
-    /// Lists the backups in a folder or bucket; without one, the backups that come round
+    /// Lists the backups in a folder or bucket; without one, those that are scheduled
     Backups {
         /// /folder or s3://bucket/prefix
         at: Option<String>,
@@ -127,7 +127,7 @@ pub struct BackupOptions {
     /// How many backups of the database are kept there; older ones are removed
     #[arg(long)]
     keep: Option<usize>,
-    /// End the backups that come round
+    /// End the scheduled backups
     #[arg(long, conflicts_with_all = ["to", "every", "keep"])]
     stop: bool,
     #[command(flatten)]

@@ -20,6 +20,7 @@ use apply::ApplyOptions;
 use arguments::{ChangedOptions, NewOptions};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use data::DataVerb;
+use process::facts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -36,6 +37,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const GUIDE: &str = "The guide: docs/cluster.md, docs/kubernetes.md";
 
+/// What the helps of the subcommands end with.
+const GUIDE_OF_COMMANDS: &str = "The guide: docs/cluster/commands.md";
+
 /// Options that `dunlin cluster up` takes as `dunlin node` does, which are for containers and pods.
 const OF_CONTAINERS: [&str; 4] = ["contained", "drain_timeout", "drain_delay", "etcd_members"];
 
@@ -44,7 +48,13 @@ const OF_OWN_ETCD: [&str; 1] = ["join"];
 
 /// Returns the command line of `dunlin cluster`, for its help and for completions.
 pub fn cluster_command() -> clap::Command {
-    Cluster::command().mut_subcommand("up", |up| hiding(up, &OF_CONTAINERS))
+    let guided = Cluster::command().mut_subcommands(guiding);
+    guided.mut_subcommand("up", |up| hiding(up, &OF_CONTAINERS))
+}
+
+/// Names the guide at the end of a command's help, and of those of its subcommands.
+fn guiding(command: clap::Command) -> clap::Command {
+    command.after_help(GUIDE_OF_COMMANDS).mut_subcommands(guiding)
 }
 
 /// Returns the command line of `dunlin node`, likewise.
@@ -59,7 +69,12 @@ fn hiding(command: clap::Command, options: &[&'static str]) -> clap::Command {
 
 /// Machines and databases of a cluster.
 #[derive(Parser)]
-#[command(name = "dunlin cluster", after_help = GUIDE)]
+#[command(
+    name = "dunlin cluster",
+    version = facts::VERSION,
+    propagate_version = true,
+    after_help = GUIDE
+)]
 struct Cluster {
     #[command(subcommand)]
     command: Verb,
@@ -67,7 +82,7 @@ struct Cluster {
 
 /// Runs the node of a machine, with an etcd that is there already.
 #[derive(Parser)]
-#[command(name = "dunlin node", after_help = GUIDE)]
+#[command(name = "dunlin node", version = facts::VERSION, after_help = GUIDE)]
 struct NodeOnly {
     #[command(flatten)]
     options: UpOptions,

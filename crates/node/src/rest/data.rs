@@ -52,9 +52,8 @@ pub fn routes() -> Vec<Route<Call>> {
         Route::post("/cluster/backups/list", "The backups in a place", backups),
         Route::post("/cluster/backups", "Delete a backup", delete).by(Method::DELETE),
         Route::post("/cluster/backups/verify", "Read and check all of a backup", verify),
-        Route::get("/cluster/schedules", "Backups that come round", schedules),
-        Route::post("/cluster/schedules", "End backups that come round", unschedule)
-            .by(Method::DELETE),
+        Route::get("/cluster/schedules", "Scheduled backups", schedules),
+        Route::post("/cluster/schedules", "End scheduled backups", unschedule).by(Method::DELETE),
         Route::post("/cluster/restore", "Make a new database from a backup", restore),
         Route::post("/cluster/restart", "Restart the copies of a database one by one", restart),
     ]
@@ -106,7 +105,7 @@ pub struct BackingUp {
     pub database: String,
     /// /folder or s3://bucket/prefix.
     pub at: String,
-    /// Seconds between two backups, if they are to come round.
+    /// Seconds between two backups, if they are scheduled.
     #[serde(default)]
     pub every_s: Option<u64>,
     /// How many backups of the database are kept there.
@@ -405,7 +404,7 @@ async fn schedule(call: Call, asked: BackingUp, every_s: u64) -> Result<Begun, A
     let look = move |store: &mut Store, _: &Site| {
         check_backup(store, &asked, is_dry)?;
         if every_s < 60 {
-            return Err(Problem::Wrong("backups come round each minute at most".into()));
+            return Err(Problem::Wrong("backups can be scheduled each minute at most".into()));
         }
         Ok(Looked { work: asked, more: String::new() })
     };
@@ -530,9 +529,8 @@ async fn schedules(call: Call, _: Nothing) -> Result<Vec<ScheduleShown>, ApiErro
 /// Makes the transaction after which backups of a database come round no more.
 fn unscheduling(site: &Site, keys: &SiteKeys, name: &str) -> Result<Transaction, Problem> {
     let at = site.schedules.get(name);
-    let at = at.ok_or_else(|| {
-        Problem::Missing(format!("database '{name}' has no backups that come round"))
-    })?;
+    let at =
+        at.ok_or_else(|| Problem::Missing(format!("database '{name}' has no scheduled backups")))?;
     let key = keys.schedule(name);
     let compares = vec![unchanged(key.clone(), at.revision)];
     Ok(Transaction { compares, changes: vec![Change::Delete { key }] })
