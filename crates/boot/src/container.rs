@@ -160,7 +160,8 @@ fn base_name(word: &OsStr) -> &str {
 /// runs it otherwise, which returns only if that fails.
 pub fn enter(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     if args.first().is_some_and(|word| word == "--healthcheck") {
-        return Err(health::check());
+        let first = std::fs::read("/proc/1/cmdline").unwrap_or_default();
+        return Err(health::check(!is_other_command(&first)));
     }
     let plan = Surroundings::here().and_then(|around| plan(args, &around)).map_err(|why| {
         eprintln!("dunlin: {why}");
@@ -183,6 +184,16 @@ pub fn enter(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
     let error = Command::new(&plan.words[0]).args(&plan.words[1..]).exec();
     eprintln!("dunlin: {}: {error}", plan.words[0].to_string_lossy());
     Err(ExitCode::from(127))
+}
+
+/// Returns whether a command line, its words ended by NULs, is the entry point's with another
+/// command than the server. A server has a title in place of its arguments.
+fn is_other_command(line: &[u8]) -> bool {
+    let words: Vec<_> = line.split(|&byte| byte == 0).filter(|word| !word.is_empty()).collect();
+    let is_entry = |pair: &[&[u8]]| pair[0].ends_with(b"dunlin") && pair[1] == b"container";
+    let Some(at) = words.windows(2).position(is_entry) else { return false };
+    let rest = words[at + 2..].iter().map(|word| OsStr::from_bytes(word).to_owned()).collect();
+    plan(rest, &Surroundings::default()).is_ok_and(|plan| !plan.is_server)
 }
 
 /// Gives a folder and all below it to the server's user. What cannot be given stays; the server
@@ -285,6 +296,22 @@ mod tests {
         assert!(said("--port 7", &given).is_ok());
         for args in ["x.conf", "--requirepass x", "--user default on", "redis-cli", "--version"] {
             assert!(said(args, &closed).is_ok(), "{args}");
+        }
+    }
+
+    #[test]
+    fn another_command_than_the_server_is_not_asked() {
+        let is_other = |line: &str| is_other_command(line.replace(' ', "\0").as_bytes());
+        for line in ["redis-cli ping", "dunlin proxy -c x", "dunlin cluster up", "valkey-sentinel"]
+        {
+            assert!(is_other(&format!("/usr/local/bin/dunlin container {line} ")), "{line}");
+            assert!(is_other(&format!("/sbin/docker-init -- dunlin container {line} ")), "{line}");
+        }
+        for line in ["", "redis-server", "--port 7", "x.conf", "dunlin server", "valkey-server x"] {
+            assert!(!is_other(&format!("/usr/local/bin/dunlin container {line} ")), "{line}");
+        }
+        for line in ["redis-server *:6379", "sh -c redis-server ", "dunlin proxy ", ""] {
+            assert!(!is_other(line), "{line}");
         }
     }
 }
