@@ -108,20 +108,8 @@ fn parse(mut args: Vec<OsString>) -> Request {
     if is_named(&program, &["redis-sentinel", "valkey-sentinel"]) {
         return Request::Refuse(usage::sentinel());
     }
-    if is_named(&program, &["redis-check-rdb", "valkey-check-rdb"]) {
-        let program = program.to_string_lossy().into_owned();
-        return Request::CheckRdb { program, args: args.split_off(1) };
-    }
-    if is_named(&program, &["redis-check-aof", "valkey-check-aof"]) {
-        let program = program.to_string_lossy().into_owned();
-        return Request::CheckAof { program, args: args.split_off(1) };
-    }
-    if is_named(&program, &["redis-benchmark", "valkey-benchmark"]) {
-        return Request::Bench(args.split_off(1));
-    }
-    if is_named(&program, &["redis-cli", "valkey-cli"]) {
-        let program = program.to_string_lossy().into_owned();
-        return Request::Cli { program, args: args.split_off(1) };
+    if let Some(tool) = parse_tool(&program, &args) {
+        return tool;
     }
     let Some(command) = args.get(1) else {
         return Request::Refuse(usage::program());
@@ -152,6 +140,33 @@ fn parse(mut args: Vec<OsString>) -> Request {
         }
         _ => Request::Refuse(usage::unknown_command(&command.to_string_lossy())),
     }
+}
+
+/// Returns what a link with the name of a tool asks for. The tool is called by the link's name,
+/// without its path.
+fn parse_tool(program: &OsStr, args: &[OsString]) -> Option<Request> {
+    let (maker, tool) = Path::new(program).file_name()?.to_str()?.split_once('-')?;
+    if !["redis", "valkey"].contains(&maker) {
+        return None;
+    }
+    let (program, args) = (format!("{maker}-{tool}"), args[1..].to_vec());
+    let only = match &args[..] {
+        [word] => word.to_str().unwrap_or_default(),
+        _ => "",
+    };
+    Some(match (tool, only) {
+        ("check-rdb" | "check-aof", "-h" | "--help") => {
+            Request::Print(completions::help_of_check())
+        }
+        ("check-rdb", _) => Request::CheckRdb { program, args },
+        ("check-aof", _) => Request::CheckAof { program, args },
+        ("benchmark", "-v" | "--version") => {
+            Request::Print(format!("{program} {}\n", facts::version_and_commit()))
+        }
+        ("benchmark", _) => Request::Bench(args),
+        ("cli", _) => Request::Cli { program, args },
+        _ => return None,
+    })
 }
 
 /// `dunlin help COMMAND …`: what the command says for `--help`.
@@ -287,11 +302,18 @@ mod tests {
         };
         assert_eq!(request("dunlin cli -p 7 ping"), cli("dunlin cli", &["-p", "7", "ping"]));
         assert_eq!(request("dunlin help cli"), cli("dunlin cli", &["--help"]));
-        assert_eq!(request("/bin/redis-cli server"), cli("/bin/redis-cli", &["server"]));
+        assert_eq!(request("/bin/redis-cli server"), cli("redis-cli", &["server"]));
         assert_eq!(request("valkey-cli"), cli("valkey-cli", &[]));
         for line in ["redis-benchmark -q", "/usr/bin/valkey-benchmark -q"] {
             assert_eq!(request(line), Request::Bench(vec!["-q".into()]), "{line}");
         }
+        for asks in ["-v", "--version"] {
+            let version = format!("redis-benchmark {}\n", facts::version_and_commit());
+            let line = format!("/bin/redis-benchmark {asks}");
+            assert_eq!(request(&line), Request::Print(version));
+        }
+        // Not one of the tools.
+        assert!(matches!(request("/bin/redis-dunlin server"), Request::Server(_)));
     }
 
     #[test]
@@ -326,7 +348,8 @@ mod tests {
             args: args.iter().map(OsString::from).collect(),
         };
         assert_eq!(request("dunlin check rdb a.rdb"), expected("dunlin check rdb", &["a.rdb"]));
-        assert_eq!(request("/bin/redis-check-rdb x"), expected("/bin/redis-check-rdb", &["x"]));
+        assert_eq!(request("/bin/redis-check-rdb x"), expected("redis-check-rdb", &["x"]));
+        assert_eq!(request("redis-check-aof --help"), request("dunlin check --help"));
         assert_eq!(request("redis-check-rdb"), expected("redis-check-rdb", &[]));
         let log = Request::CheckAof {
             program: "dunlin check aof".into(),
