@@ -181,7 +181,7 @@ fn start(bench: &mut Bench<'_>, kind: Kind, core: Option<usize>) -> Result<Runni
         }
     };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    os::tie(&mut command, core.filter(|_| container.is_none()));
+    os::tie(&mut command, core.filter(|_| container.is_none()).as_slice());
     let child = command.spawn().map_err(|error| error.to_string())?;
     let mut server = Running { child, port, container };
     let deadline = Instant::now() + PATIENCE;

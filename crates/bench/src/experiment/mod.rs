@@ -2,20 +2,23 @@
 //! command lines of this very tool, and their figures printed beside the published ones.
 
 mod addressed;
+mod cpus;
 mod deployments;
 mod flash;
 mod machines;
+mod peers;
 mod runs;
+mod scaling;
 mod servers;
 
 use crate::End;
 use crate::generator::os;
 use crate::measure::Measured;
 use crate::modes;
-use crate::options::args::ExperimentArgs;
+use crate::options::args::{ExperimentArgs, ScalingArgs};
 use crate::options::{Job, Output, resolve};
 use crate::report::Session;
-use crate::report::document::{Experiment, MemoryLine, Row};
+use crate::report::document::{Curve, Experiment, MemoryLine, Row};
 use crate::report::table::{fitted, grouped, wrapped};
 use servers::Lab;
 use std::time::Duration;
@@ -62,6 +65,10 @@ pub struct Bench<'a> {
     rows: Vec<Row>,
     /// The memory of servers that were limited in it.
     pub memory: Vec<MemoryLine>,
+    /// Pictures of lines.
+    pub curves: Vec<Curve>,
+    /// What only the experiment with many threads is told.
+    pub scaling: ScalingArgs,
     /// `--cluster`: through the address of a database of three machines.
     pub is_cluster: bool,
     /// `--image`: the container image of an experiment with containers.
@@ -101,6 +108,8 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         sizes: String::new(),
         rows: Vec::new(),
         memory: Vec::new(),
+        curves: Vec::new(),
+        scaling: args.scaling.clone(),
         is_cluster: args.cluster,
         image: args.image.clone(),
         machine: args.machine.clone(),
@@ -110,6 +119,7 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
     let outcome = (plan.run)(&mut bench);
     let (rows, sizes) = (std::mem::take(&mut bench.rows), std::mem::take(&mut bench.sizes));
     let memory = std::mem::take(&mut bench.memory);
+    let curves = std::mem::take(&mut bench.curves);
     drop(bench);
     let experiment = Experiment {
         name: plan.name.into(),
@@ -119,6 +129,7 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         sizes,
         rows,
         memory,
+        curves,
     };
     session.print(&table(&experiment));
     session.document.experiment = Some(experiment);
@@ -130,7 +141,7 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
 impl Bench<'_> {
     /// One run of `dunlin bench` on a server of the lab; the words are its arguments.
     pub fn measure(&mut self, port: u16, line: &str) -> Result<Vec<Measured>, String> {
-        let (job, measured) = self.attempt(port, line)?;
+        let (job, measured) = self.attempt(&at(port), line)?;
         Ok(self.keep(&job, measured))
     }
 
@@ -139,7 +150,7 @@ impl Bench<'_> {
     pub fn measure_long(&mut self, port: u16, line: &str) -> Result<Vec<Measured>, String> {
         let mut line = line.to_owned();
         loop {
-            let (job, measured) = self.attempt(port, &line)?;
+            let (job, measured) = self.attempt(&at(port), &line)?;
             let last = measured.last();
             let short = last
                 .filter(|last| last.seconds < SHORTEST_STEP_SECONDS && last.refusal().is_none());
@@ -152,11 +163,12 @@ impl Bench<'_> {
         }
     }
 
-    fn attempt(&mut self, port: u16, line: &str) -> Result<(Job, Vec<Measured>), String> {
+    /// One run on the server to which the words `place` lead.
+    fn attempt(&mut self, place: &[String], line: &str) -> Result<(Job, Vec<Measured>), String> {
         if os::interrupted() {
             return Err("interrupted".into());
         }
-        let mut words: Vec<String> = vec!["-p".into(), port.to_string()];
+        let mut words = place.to_vec();
         words.extend(["--threads".into(), self.threads.to_string()]);
         words.extend(line.split_whitespace().map(str::to_owned));
         let job = resolve::parsed(&words)?;
@@ -219,6 +231,11 @@ impl Bench<'_> {
         eprintln!("{}", cells(&row).join("  "));
         self.rows.push(row);
     }
+}
+
+/// The words that lead to a port of this machine.
+fn at(port: u16) -> [String; 2] {
+    ["-p".into(), port.to_string()]
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -305,6 +322,7 @@ mod tests {
             scale: 1.0,
             sizes: "many keys, ".repeat(20),
             memory: Vec::new(),
+            curves: Vec::new(),
             rows: vec![
                 row("8 instances, Twemproxy, HAProxy", None, missing),
                 row("1 reference server, 800 clients", None, missing),

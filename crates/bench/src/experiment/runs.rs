@@ -5,7 +5,7 @@ use super::servers::{Lab, Server};
 use super::{Bench, Plan};
 
 /// All of them.
-pub static PLANS: [Plan; 6] = [
+pub static PLANS: [Plan; 7] = [
     Plan {
         name: "scale-out",
         title: "eight instances behind proxies against one process with every core",
@@ -47,6 +47,13 @@ pub static PLANS: [Plan; 6] = [
         by: "Unikraft (EuroSys 2021, figure 12): one core, GET/SET natively 2.44/2.02 M requests/s",
         usual_scale: 0.1,
         run: super::deployments::run,
+    },
+    Plan {
+        name: "scaling",
+        title: "from one thread to as many as there are cores, pipelines 1, 10 and 50",
+        by: "Josh Baker (cache-benchmarks, 2025): 31 runs, 16 of an AWS c8g.8xlarge's 32 cores",
+        usual_scale: 0.01,
+        run: super::scaling::run,
     },
 ];
 

@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// What a lab's directory is called; the number of the process follows.
 const DIRECTORY: &str = "dunlin-experiment-";
 
+/// What the Unix socket of a peer is called in its directory.
+const SOCKET: &str = "socket";
+
 /// The program that runs another under a root of its own.
 const CHROOT: &str = "chroot";
 
@@ -26,6 +29,13 @@ pub struct Server {
     child: Child,
     /// Where it listens.
     pub port: u16,
+}
+
+/// A server that was started with a Unix socket beside its port.
+pub struct Peered {
+    pub server: Server,
+    /// The socket, if the server has made it.
+    pub socket: Option<PathBuf>,
 }
 
 impl Drop for Server {
@@ -102,6 +112,11 @@ impl Lab {
         last.rsplit('/').next()
     }
 
+    /// The command that starts the reference server, if there is one.
+    pub fn reference_words(&self) -> Option<&[String]> {
+        self.reference.as_deref()
+    }
+
     /// Why there is no reference server.
     pub fn no_reference() -> String {
         "not measured: neither valkey-server nor redis-server is installed; apt-get install valkey-server".into()
@@ -125,25 +140,53 @@ impl Lab {
         }
     }
 
+    /// Starts a server on these processors, with a directory of its own. `command` makes its words
+    /// of its port, the path of a Unix socket and the directory, both as the server sees them.
+    pub fn peer(
+        &mut self,
+        program: &str,
+        cpus: &[usize],
+        command: impl Fn(u16, &str, &str) -> Vec<String>,
+    ) -> Result<Peered, String> {
+        let mut socket = PathBuf::new();
+        let server = self.start_on_some_port(cpus, true, |lab, port| {
+            let (directory, inside) = lab.folders(program, port)?;
+            socket = directory.join(SOCKET);
+            let path = inside.join(SOCKET);
+            let words = command(port, &path.to_string_lossy(), &inside.to_string_lossy());
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            Ok(command)
+        })?;
+        Ok(Peered { server, socket: socket.exists().then_some(socket) })
+    }
+
+    /// The directory of one of the servers, and the same as the server sees it.
+    fn folders(&self, program: &str, port: u16) -> Result<(PathBuf, PathBuf), String> {
+        match &self.elsewhere {
+            Some((root, elsewhere)) if program == CHROOT => {
+                let directory = own_directory(elsewhere, port)?;
+                let inside = directory.strip_prefix(root).map(|inside| Path::new("/").join(inside));
+                let inside = inside.unwrap_or_else(|_| directory.clone());
+                Ok((directory, inside))
+            }
+            _ => {
+                own_directory(&self.directory, port).map(|directory| (directory.clone(), directory))
+            }
+        }
+    }
+
     fn store(
         &mut self,
         words: &[String],
         arguments: &[&str],
         core: Option<usize>,
     ) -> Result<Server, String> {
-        self.start_on_some_port(core, true, |lab, port| {
+        self.start_on_some_port(core.as_slice(), true, |lab, port| {
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-            let directory = match &lab.elsewhere {
-                Some((root, elsewhere)) if words[0] == CHROOT => {
-                    let directory = own_directory(elsewhere, port)?;
-                    let inside = directory.strip_prefix(root);
-                    inside.map(|inside| Path::new("/").join(inside)).unwrap_or(directory)
-                }
-                _ => own_directory(&lab.directory, port)?,
-            };
-            command.arg("--dir").arg(directory);
+            command.arg("--dir").arg(lab.folders(&words[0], port)?.1);
             command.args(arguments);
             Ok(command)
         })
@@ -152,7 +195,7 @@ impl Lab {
     /// Starts HAProxy in front of some ports; none if it is not installed.
     pub fn haproxy(&mut self, behind: &[u16]) -> Result<Option<Server>, String> {
         let Some(program) = find("haproxy") else { return Ok(None) };
-        let start = self.start_on_some_port(None, true, |lab, port| {
+        let start = self.start_on_some_port(&[], true, |lab, port| {
             let mut text = format!(
                 "global\n  maxconn 4000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
                  timeout server 1h\nlisten store\n  bind 127.0.0.1:{port}\n  balance roundrobin\n"
@@ -182,7 +225,7 @@ impl Lab {
 
     /// Starts a program that reads Twemproxy's configuration.
     fn shards_behind(&mut self, words: &[String], shards: &[u16]) -> Result<Server, String> {
-        self.start_on_some_port(None, false, |lab, port| {
+        self.start_on_some_port(&[], false, |lab, port| {
             let stats = lab.free_port();
             let mut text = format!(
                 "store:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  \
@@ -232,7 +275,7 @@ impl Lab {
     /// was quicker to take that.
     fn start_on_some_port(
         &mut self,
-        core: Option<usize>,
+        cpus: &[usize],
         pings: bool,
         mut command: impl FnMut(&mut Lab, u16) -> Result<Command, String>,
     ) -> Result<Server, String> {
@@ -240,7 +283,7 @@ impl Lab {
         loop {
             let port = self.free_port();
             let made = command(self, port)?;
-            let started = self.start(made, port, core, pings);
+            let started = self.start(made, port, cpus, pings);
             attempts -= 1;
             if started.is_ok() || attempts == 0 || is_free(port) {
                 return started;
@@ -252,7 +295,7 @@ impl Lab {
         &self,
         mut command: Command,
         port: u16,
-        core: Option<usize>,
+        cpus: &[usize],
         pings: bool,
     ) -> Result<Server, String> {
         let name = command.get_program().to_string_lossy().into_owned();
@@ -263,7 +306,7 @@ impl Lab {
         let output = file(&log).and_then(|out| Ok((out, file(&log)?)));
         let (out, err) = output.map_err(|error| format!("{}: {error}", log.display()))?;
         command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(&self.directory);
-        os::tie(&mut command, core);
+        os::tie(&mut command, cpus);
         let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
         let mut server = Server { child, port };
         let deadline = Instant::now() + PATIENCE;
@@ -344,7 +387,7 @@ pub fn target(port: u16) -> Target {
 }
 
 /// A program on the path.
-fn find(name: &str) -> Option<String> {
+pub fn find(name: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian keeps proxies where only root looks.
     let folders =
@@ -377,12 +420,12 @@ mod tests {
         let mut lab = Lab::new(None, 20_000, None).expect("a lab");
         let taken = lab.free_port();
         answer_on(taken);
-        let started = lab.start(Command::new("false"), taken, None, true);
+        let started = lab.start(Command::new("false"), taken, &[], true);
         let error = started.err().expect("somebody else answers");
         assert!(error.contains("did not start on port"), "{error}");
         // Somebody is quicker twice; then it is the server's own fault.
         let mut tries = 0;
-        let started = lab.start_on_some_port(None, true, |_, port| {
+        let started = lab.start_on_some_port(&[], true, |_, port| {
             tries += 1;
             if tries < 3 {
                 answer_on(port);

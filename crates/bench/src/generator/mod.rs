@@ -175,6 +175,9 @@ pub fn run(
         None => None,
     };
     let mut source = cost::Source::find(target, pids);
+    if let Some(source) = source.as_mut().filter(|_| load.counts_cycles) {
+        source.count_cycles();
+    }
     let threads = load.threads.clamp(1, load.clients);
     let shared = Shared {
         timeline: Timeline::default(),
@@ -275,7 +278,7 @@ fn attend(
     }
     let elapsed = (shared.now_ns() as f64 - counted_from_ns as f64) / 1e9;
     meter.read(&mut source, elapsed);
-    meter.cost(source.map_or("", |source| source.name()))
+    meter.cost(source?)
 }
 
 /// Collects readings of the server's CPU and memory.
@@ -283,6 +286,7 @@ fn attend(
 struct Meter {
     first: Option<cost::Sample>,
     readings: Vec<(f64, f64, u64)>,
+    cycles: u64,
 }
 
 impl Meter {
@@ -292,9 +296,10 @@ impl Meter {
         let first = *self.first.get_or_insert(sample);
         let used = (sample.cpu_seconds - first.cpu_seconds).max(0.0);
         self.readings.push((elapsed.max(0.0), used, sample.rss_bytes));
+        self.cycles = sample.cycles.saturating_sub(first.cycles);
     }
 
-    fn cost(self, from: &'static str) -> Option<cost::ServerCost> {
+    fn cost(self, source: &cost::Source) -> Option<cost::ServerCost> {
         if self.readings.len() < 2 {
             return None;
         }
@@ -304,7 +309,8 @@ impl Meter {
             cpu_seconds,
             rss_bytes,
             rss_peak_bytes,
-            from,
+            from: source.name(),
+            cycles: source.cycles(self.cycles),
             readings: self.readings,
         })
     }

@@ -1,6 +1,6 @@
 //! The few system calls that the standard library lacks, each wrapped so that callers stay safe:
 //! epoll with nanosecond timeouts, connecting without waiting, netlink, the descriptor limit, a
-//! thread's CPU time, and counting Ctrl-C.
+//! thread's CPU time, counted events, the processors of a thread, and counting Ctrl-C.
 
 #![allow(unsafe_code)]
 // The calls below have no safe counterpart in `std`; every pointer handed over lives on the
@@ -260,20 +260,94 @@ pub fn interrupted_again() -> bool {
     INTERRUPTS.load(Ordering::Relaxed) > 1
 }
 
-/// Makes a command's process end with the calling thread, and run on one core if asked for. A
-/// terminal's Ctrl-C is not for it: it belongs to the calling process to end it.
-pub fn tie(command: &mut Command, core: Option<usize>) {
+/// Returns the processors that the calling thread may use, in ascending order.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: a zeroed set is an empty one.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    // SAFETY: the set outlives the call, and its size is given.
+    check(unsafe { libc::sched_getaffinity(0, mem::size_of::<libc::cpu_set_t>(), &mut set) })?;
+    // SAFETY: the numbers are below the size of the set.
+    Ok((0..libc::CPU_SETSIZE as usize)
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect())
+}
+
+/// Lets the calling thread, and the threads and processes that it starts, run on these processors
+/// alone.
+pub fn run_on(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: a zeroed set is an empty one.
+    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < libc::CPU_SETSIZE as usize) {
+        // SAFETY: the number is below the size of the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: the set outlives the call, and its size is given.
+    check(unsafe { libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &set) })?;
+    Ok(())
+}
+
+/// `perf_event_attr` of `linux/perf_event.h` in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct EventAttributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_kind: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_kind: u32,
+    breakpoint: u64,
+}
+
+const _: () = assert!(mem::size_of::<EventAttributes>() == 64, "the size of the first version");
+
+/// Begins to count an event, given by type and number, in a thread and in the threads that it
+/// starts from now on. What is read from the file are three words: the count, for how many
+/// nanoseconds it was wanted, and for how many it ran. `user_only` leaves out the kernel's work for
+/// the thread.
+pub fn count_event(event: (u32, u64), thread: u32, user_only: bool) -> io::Result<File> {
+    const WITH_BOTH_TIMES: u64 = 3;
+    const INHERIT: u64 = 1 << 1;
+    const EXCLUDE_KERNEL: u64 = 1 << 5;
+    const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+    const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+    let attributes = EventAttributes {
+        kind: event.0,
+        size: mem::size_of::<EventAttributes>() as u32,
+        config: event.1,
+        read_format: WITH_BOTH_TIMES,
+        flags: INHERIT | EXCLUDE_HYPERVISOR | if user_only { EXCLUDE_KERNEL } else { 0 },
+        ..EventAttributes::default()
+    };
+    // SAFETY: the attributes outlive the call and say their size; the other words are numbers.
+    let descriptor = check(unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &attributes,
+            thread as libc::pid_t,
+            -1 as libc::c_int,
+            -1 as libc::c_int,
+            CLOSE_ON_EXEC,
+        )
+    } as libc::c_int)?;
+    // SAFETY: the descriptor was just made and has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
+}
+
+/// Makes a command's process end with the calling thread, and run on these processors, or on those
+/// of the calling thread if there are none. A terminal's Ctrl-C is not for it: it belongs to the
+/// calling process to end it.
+pub fn tie(command: &mut Command, cpus: &[usize]) {
+    let cpus = cpus.to_vec();
     command.process_group(0);
     // SAFETY: between fork and exec only system calls are made, which is all that is allowed there.
     unsafe {
         command.pre_exec(move || {
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong))?;
-            if let Some(core) = core {
-                let mut set: libc::cpu_set_t = mem::zeroed();
-                libc::CPU_SET(core, &mut set);
-                check(libc::sched_setaffinity(0, mem::size_of::<libc::cpu_set_t>(), &set))?;
-            }
-            Ok(())
+            if cpus.is_empty() { Ok(()) } else { run_on(&cpus) }
         });
     }
 }

@@ -3,6 +3,7 @@
 //! From /proc when the server runs here (its process is known by `--pid`, or found as the owner of
 //! the socket that listens on the port), else from INFO over a connection of its own.
 
+use super::cycles::{Counter, Cycles};
 use super::owners::owners;
 use crate::generator::os;
 use crate::options::Target;
@@ -11,7 +12,13 @@ use std::fs;
 use std::io;
 
 /// Where figures come from.
-pub enum Source {
+pub struct Source {
+    figures: Figures,
+    /// Counts cycles, or the reason why it cannot, if they are asked for.
+    counter: Option<Result<Counter, String>>,
+}
+
+enum Figures {
     /// Processes on this machine.
     Processes(Vec<u32>),
     /// The server's own word.
@@ -25,6 +32,8 @@ pub struct Sample {
     pub cpu_seconds: f64,
     /// Resident bytes.
     pub rss_bytes: u64,
+    /// Processor cycles since they began to be counted; 0 if they are not.
+    pub cycles: u64,
 }
 
 /// What a run cost the server.
@@ -38,6 +47,8 @@ pub struct ServerCost {
     pub rss_peak_bytes: u64,
     /// `/proc` or `INFO`.
     pub from: &'static str,
+    /// Processor cycles during the run, if they were asked for.
+    pub cycles: Option<Cycles>,
     /// One reading a second: seconds since the start, CPU seconds used up to then, resident bytes.
     pub readings: Vec<(f64, f64, u64)>,
 }
@@ -52,45 +63,73 @@ impl ServerCost {
         self.cpu_seconds += other.cpu_seconds;
         self.rss_bytes = other.rss_bytes;
         self.rss_peak_bytes = self.rss_peak_bytes.max(other.rss_peak_bytes);
+        if let (Some(cycles), Some(other)) = (&mut self.cycles, &other.cycles) {
+            cycles.merge(other);
+        }
     }
 }
 
 impl Source {
     /// The best source there is for a server: the processes given, or found by the port, or INFO.
     pub fn find(target: &Target, pids: &[u32]) -> Option<Source> {
-        if !pids.is_empty() {
-            return Some(Source::Processes(pids.to_vec()));
-        }
-        let owners = owners(&target.address);
-        if !owners.is_empty() {
-            return Some(Source::Processes(owners));
-        }
-        let mut client = target.connect().ok()?;
-        info(&mut client).ok().map(|_| Source::Info(client))
+        let figures = if !pids.is_empty() {
+            Figures::Processes(pids.to_vec())
+        } else {
+            let owners = owners(&target.address);
+            if owners.is_empty() {
+                let mut client = target.connect().ok()?;
+                info(&mut client).ok()?;
+                Figures::Info(client)
+            } else {
+                Figures::Processes(owners)
+            }
+        };
+        Some(Source { figures, counter: None })
+    }
+
+    /// Counts processor cycles from now on, if that is possible.
+    pub fn count_cycles(&mut self) {
+        self.counter = Some(match &self.figures {
+            Figures::Processes(pids) => Counter::new(pids),
+            Figures::Info(_) => Err("the server's process is not one of this machine".into()),
+        });
     }
 
     /// What reports call it.
     pub fn name(&self) -> &'static str {
-        match self {
-            Source::Processes(_) => "/proc",
-            Source::Info(_) => "INFO",
+        match self.figures {
+            Figures::Processes(_) => "/proc",
+            Figures::Info(_) => "INFO",
         }
     }
 
     /// A reading now.
     pub fn sample(&mut self) -> io::Result<Sample> {
-        match self {
-            Source::Processes(pids) => {
+        let mut sum = match &mut self.figures {
+            Figures::Processes(pids) => {
                 let mut sum = Sample::default();
                 for pid in pids.iter() {
                     let one = process(*pid)?;
                     sum.cpu_seconds += one.cpu_seconds;
                     sum.rss_bytes += one.rss_bytes;
                 }
-                Ok(sum)
+                sum
             }
-            Source::Info(client) => info(client),
+            Figures::Info(client) => info(client)?,
+        };
+        if let Some(Ok(counter)) = &mut self.counter {
+            sum.cycles = counter.read()?;
         }
+        Ok(sum)
+    }
+
+    /// What became of counting cycles, if they were asked for: `used` is the difference of two
+    /// readings.
+    pub fn cycles(&self, used: u64) -> Option<Cycles> {
+        Some(match self.counter.as_ref()? {
+            Ok(counter) => Cycles::Counted { cycles: used, with_kernel: counter.with_kernel },
+            Err(why) => Cycles::Uncounted(why.clone()),
+        })
     }
 }
 
@@ -113,6 +152,7 @@ pub fn process(pid: u32) -> io::Result<Sample> {
     Ok(Sample {
         cpu_seconds: (field(10) + field(11)) as f64 / os::ticks_per_second() as f64,
         rss_bytes: field(20) * os::page_bytes(),
+        ..Sample::default()
     })
 }
 
@@ -126,6 +166,7 @@ fn info(client: &mut Client) -> io::Result<Sample> {
         (Some(user), Some(system)) => Ok(Sample {
             cpu_seconds: user + system,
             rss_bytes: field("used_memory_rss").unwrap_or(0.0) as u64,
+            ..Sample::default()
         }),
         _ => Err(io::Error::other("INFO has no used_cpu_user")),
     }

@@ -1,6 +1,7 @@
 //! What is measured, and what it amounts to.
 
 pub mod cost;
+pub mod cycles;
 pub mod noise;
 pub mod owners;
 pub mod recorder;
@@ -261,6 +262,16 @@ impl Measured {
     pub fn server_us(&self) -> Option<f64> {
         let cost = self.server.as_ref()?;
         (self.requests() > 0).then(|| cost.cpu_seconds * 1e6 / self.requests() as f64)
+    }
+
+    /// The server's processor cycles per request, where they were counted.
+    pub fn server_cycles(&self) -> Option<f64> {
+        match self.server.as_ref()?.cycles {
+            Some(cycles::Cycles::Counted { cycles, .. }) if self.requests() > 0 => {
+                Some(cycles as f64 / self.requests() as f64)
+            }
+            _ => None,
+        }
     }
 
     /// The generator's CPU per request in microseconds.

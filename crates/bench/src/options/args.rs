@@ -329,6 +329,9 @@ pub struct JudgeArgs {
     /// The server's process, for its CPU time and memory [default: the owner of the port]
     #[arg(long, value_name = "PID")]
     pub pid: Vec<u32>,
+    /// Count the server's processor cycles too, where processor and kernel allow it
+    #[arg(long)]
+    pub cycles: bool,
 }
 
 /// What is printed.
@@ -387,6 +390,32 @@ pub struct AuditArgs {
     pub help: Option<bool>,
 }
 
+/// What only the experiment `scaling` is told.
+#[derive(Args, Debug, Clone)]
+#[command(next_help_heading = "Of the experiment scaling")]
+pub struct ScalingArgs {
+    /// Seconds of each measurement; a quarter more passes before it
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    pub seconds: f64,
+    /// How often each is made; the published figures are medians of 31
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub trials: u32,
+    /// The most threads of a server [default: the number of cores]
+    #[arg(long, value_name = "COUNT")]
+    pub most_threads: Option<usize>,
+    /// Connections
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    pub clients: usize,
+    /// Over TCP on the loopback instead of a Unix socket, which is what the published runs have
+    #[arg(long)]
+    pub tcp: bool,
+    /// Another server: valkey, redis, keydb, pogocache, garnet or dragonfly with the path of its
+    /// program, or any name with a command that has {port} and may have {threads}, {socket} and
+    /// {dir}. May be repeated
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub peer: Vec<String>,
+}
+
 /// Repeats a published experiment.
 #[derive(Parser, Debug)]
 #[command(
@@ -399,11 +428,12 @@ pub struct AuditArgs {
   all-commands   every test of redis-benchmark, two servers side by side (OSv, 2014)
   proxy-hop      what a proxy in between costs (RedisHappy)
   deployments    natively, in containers, alone in a virtual machine (Unikraft)
-  flash          more data than RAM: fill, prime, mixed load (Redis on Flash, Diamanti)"
+  flash          more data than RAM: fill, prime, mixed load (Redis on Flash, Diamanti)
+  scaling        1 to N threads: CPU and cycles per request beside others (Josh Baker)"
 )]
 pub struct ExperimentArgs {
     /// Which one
-    #[arg(value_parser = ["scale-out", "unbenchmark", "all-commands", "proxy-hop", "flash", "deployments"])]
+    #[arg(value_parser = ["scale-out", "unbenchmark", "all-commands", "proxy-hop", "flash", "deployments", "scaling"])]
     pub name: String,
     /// Sizes, as a share of the original's [default: what takes a 2-core machine a few minutes]
     #[arg(long, value_name = "SHARE")]
@@ -434,6 +464,8 @@ pub struct ExperimentArgs {
     /// environment it is to start the server in a container of the machine
     #[arg(long, value_name = "COMMAND")]
     pub machine: Option<String>,
+    #[command(flatten)]
+    pub scaling: ScalingArgs,
     /// Print this
     #[arg(long, action = ArgAction::Help)]
     pub help: Option<bool>,

@@ -64,6 +64,8 @@ pub struct Load {
     pub give_up: Duration,
     /// Where all random numbers come from.
     pub seed: u64,
+    /// Count the server's processor cycles.
+    pub counts_cycles: bool,
     /// Compare what is read.
     pub verify: bool,
     /// Note acknowledged writes here.

@@ -139,6 +139,7 @@ fn load(args: &BenchArgs) -> Result<Load, String> {
         reconnect_after: if load.keep_alive == 0 { Some(1) } else { load.reconnect_interval },
         give_up: seconds("--give-up", load.give_up)?,
         seed: load.seed.unwrap_or_else(unix_ns),
+        counts_cycles: args.judge.cycles,
         verify: args.judge.verify,
         ledger: args.judge.ledger.clone(),
     })

@@ -4,6 +4,7 @@
 use super::machine::Machine;
 use crate::generator::unix_ns;
 use crate::measure::cost::ServerCost;
+use crate::measure::cycles::Cycles;
 use crate::measure::{Measured, Tally};
 use crate::options::{Limit, Load, Pacing, Target};
 use hdrhistogram::Histogram;
@@ -119,6 +120,10 @@ pub struct Server {
     pub cpu_us_per_request: f64,
     pub rss_bytes: u64,
     pub rss_peak_bytes: u64,
+    /// Processor cycles, if they were asked for and can be counted.
+    pub cycles_per_request: Option<f64>,
+    /// What the cycles leave out, or why there are none.
+    pub cycles_remark: Option<String>,
     /// Seconds since the start, cores used since the reading before, resident bytes.
     pub readings: Vec<(f64, f64, u64)>,
 }
@@ -185,6 +190,24 @@ pub struct Experiment {
     pub sizes: String,
     pub rows: Vec<Row>,
     pub memory: Vec<MemoryLine>,
+    pub curves: Vec<Curve>,
+}
+
+/// A picture of lines.
+#[derive(Debug, Serialize)]
+pub struct Curve {
+    pub title: String,
+    /// What stands below and beside it.
+    pub x: String,
+    pub y: String,
+    pub lines: Vec<Line>,
+}
+
+/// One line of a picture.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// A server's memory over time, beside its limit.
@@ -211,6 +234,9 @@ pub struct Row {
 }
 
 const NS_PER_MS: f64 = 1e6;
+
+/// The remark where the kernel's work is not counted.
+const USER_ONLY: &str = "user space alone: kernel.perf_event_paranoid forbids more";
 
 /// Nanoseconds as milliseconds.
 pub fn ms(ns: u64) -> f64 {
@@ -354,6 +380,12 @@ impl Server {
             cpu_us_per_request: measured.server_us().unwrap_or(0.0),
             rss_bytes: cost.rss_bytes,
             rss_peak_bytes: cost.rss_peak_bytes,
+            cycles_per_request: measured.server_cycles(),
+            cycles_remark: match &cost.cycles {
+                Some(Cycles::Uncounted(why)) => Some(why.clone()),
+                Some(Cycles::Counted { with_kernel: false, .. }) => Some(USER_ONLY.into()),
+                _ => None,
+            },
             readings,
         }
     }

@@ -1,6 +1,7 @@
 //! What people read: an aligned table for each run, and what has to be said beside it.
 
 use super::document::{Latency, curve, ms};
+use crate::measure::cycles::Cycles;
 use crate::measure::{Measured, Tally};
 use crate::options::{Load, Output, Pacing, Target};
 use std::fmt::Write;
@@ -214,6 +215,14 @@ fn costs(measured: &Measured) -> String {
             bytes(cost.rss_peak_bytes),
             cost.from,
         );
+        let _ = match (&cost.cycles, measured.server_cycles()) {
+            (Some(Cycles::Uncounted(why)), _) => writeln!(text, "           cycles: {why}"),
+            (Some(Cycles::Counted { with_kernel, .. }), Some(cycles)) => {
+                let part = if *with_kernel { "" } else { " in user space alone" };
+                writeln!(text, "           {cycles:.0} cycles/request{part}")
+            }
+            _ => Ok(()),
+        };
     }
     let _ = write!(
         text,

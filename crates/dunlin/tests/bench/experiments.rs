@@ -163,3 +163,75 @@ fn an_interrupted_experiment_leaves_nothing_behind() {
         assert_left_clean(&directory);
     }
 }
+
+#[test]
+fn more_threads_are_measured_beside_other_servers() {
+    let (directory, json, page) = (file("lab"), file("result.json"), file("page.html"));
+    let small = "--scale 0.001 --seconds 0.3 --clients 20 --most-threads 2 --reference false";
+    let files = format!("--report {} --json-out-file {}", page.display(), json.display());
+    let line = arguments("scaling", &directory);
+    let mut words = crate::support::words(&format!("{line} {small} {files}"));
+    let program = env!("CARGO_BIN_EXE_dunlin");
+    let options = "--port {port} --unixsocket {socket} --dir {dir} --io-threads {threads}";
+    words.extend(["--peer".into(), format!("again={program} server {options}")]);
+    words.extend(["--peer".into(), "broken=/bin/false {port}".into()]);
+    let output = crate::support::bench_words(&words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let text = std::fs::read_to_string(&json).unwrap();
+    std::fs::remove_file(json).unwrap();
+    let result: Value = serde_json::from_str(&text).unwrap();
+    let experiment = &result["experiment"];
+    let rows = experiment["rows"].as_array().unwrap();
+    let servers = ["Dunlin", "again"];
+    for (pipeline, threads) in
+        [1, 10, 50].into_iter().flat_map(|p| [(p, "1 thread"), (p, "2 threads")])
+    {
+        for server in servers {
+            let what = format!("pipeline {pipeline}, {threads}: {server}");
+            let row =
+                rows.iter().find(|row| row["what"] == what && row["unit"] == "CPU ns/request");
+            let row = row.unwrap_or_else(|| panic!("{what}: {rows:?}"));
+            assert!(row["measured"][0].as_f64().is_some_and(|ns| ns >= 0.0), "{row}");
+            assert!(row["remark"].as_str().unwrap().starts_with("SET "), "{row}");
+        }
+    }
+    // What cannot be started or is not installed is said, and no reason to end.
+    let remark_of = |what: &str| {
+        let row = rows.iter().find(|row| row["what"] == what);
+        row.unwrap_or_else(|| panic!("{what}: {rows:?}"))["remark"].as_str().unwrap()
+    };
+    assert!(remark_of("broken, 1 thread").starts_with("did not start: "), "{rows:?}");
+    let requests = |run: &Value| run["total"]["requests"].as_u64().unwrap();
+    assert!(result["runs"].as_array().unwrap().iter().all(|run| requests(run) > 0));
+    let curves = experiment["curves"].as_array().unwrap();
+    let cpu = curves.iter().find(|curve| curve["title"] == "Server CPU per request, pipeline 10");
+    let lines = cpu.unwrap()["lines"].as_array().unwrap();
+    assert_eq!(lines[0]["name"], "Dunlin", "{lines:?}");
+    assert!(lines.iter().any(|line| line["name"] == "again"), "{lines:?}");
+    assert_eq!(lines[0]["points"].as_array().unwrap().len(), 2, "{lines:?}");
+    // Each run has its cycles, or there is one reason why none has.
+    let runs = result["runs"].as_array().unwrap();
+    let counted = runs.iter().filter(|run| run["server_cost"]["cycles_per_request"].is_number());
+    let notes: Vec<_> = result["notes"].as_array().unwrap().iter().collect();
+    match counted.count() {
+        0 => assert!(
+            notes.len() == 1 && notes[0].as_str().unwrap().starts_with("no cycles per request: ")
+        ),
+        counted => assert_eq!((counted, notes.len()), (runs.len(), 0), "{notes:?}"),
+    }
+    let of_dunlin = runs.iter().filter(|run| run["name"].as_str().unwrap().contains("Dunlin"));
+    assert_eq!(of_dunlin.count(), 2 * 3 * 2, "SET and GET, pipelines, threads");
+    assert!(
+        std::fs::read_to_string(&page).unwrap().contains("Server CPU per request, pipeline 10")
+    );
+    assert_left_clean(&directory);
+    std::fs::remove_file(page).unwrap();
+}
+
+#[test]
+fn a_server_of_an_unknown_kind_has_to_say_where_its_port_belongs() {
+    let output = bench("experiment scaling --peer mine=/bin/true");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("{port}"));
+}
