@@ -29,6 +29,7 @@ use keyspace::DbIndex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use structs::flags::Flag;
+use structs::own_line::OwnLine;
 use structs::sync::lock;
 
 /// Bytes that may wait for a reader that must not be cut off before writes wait for it.
@@ -69,7 +70,9 @@ pub struct Journal {
     pub(crate) copy_db: AtomicU32,
     /// Bytes are appended: there are readers, or bytes are kept.
     is_active: AtomicBool,
-    state: AtomicU64,
+    /// The position and the database, packed. Each write changes it; the fields beside it are read
+    /// by every turn and seldom change.
+    state: OwnLine<AtomicU64>,
     /// Too much waits for a reader: writes are to wait.
     pub(crate) is_full: Flag,
     log: OnceLock<Box<Log>>,

@@ -808,7 +808,8 @@ impl Handler for ReactorHandler {
         }
         if self.engine.journal.is_active() {
             self.engine.append_log.nudge(&self.engine.journal);
-            self.engine.nudge_feeds(self.thread());
+            let thread = self.thread();
+            self.replicas.notify_others(self.engine, thread);
         }
         if self.engine.mailboxes[self.thread()].has_mail() {
             self.mail(cx);

@@ -29,6 +29,7 @@ pub mod misspelling;
 pub mod murmur;
 pub mod numbers;
 pub mod output;
+pub mod own_line;
 pub mod random;
 pub mod reactor;
 mod sampling;

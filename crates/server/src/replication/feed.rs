@@ -8,7 +8,7 @@ use crate::log;
 use engine::Engine;
 use engine::clients::Client;
 use engine::clock::now;
-use engine::journal::Reader;
+use engine::journal::{JournalPos, Reader};
 use engine::replicas::Feed;
 use net::{Close, ConnId, ConnIo, Consumed, Kind, Tag};
 use replication::primary::{Behind, SoftLimit};
@@ -189,6 +189,8 @@ fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> FeedResult {
 pub struct Feeding {
     connections: Vec<ConnId>,
     feed: Option<Arc<Feed>>,
+    /// Where the journal ended when this thread last notified the other ones.
+    notified_at: JournalPos,
 }
 
 impl Feeding {
@@ -209,6 +211,17 @@ impl Feeding {
             feed.looks(engine.journal.position());
         }
         self.connections.clone()
+    }
+
+    /// Notifies the other threads that feed replicas, at the end of a turn of `thread`, if there
+    /// are new entries. Turns that only read, which most are, take no lock for it.
+    #[inline]
+    pub fn notify_others(&mut self, engine: &Engine, thread: usize) {
+        let position = engine.journal.position();
+        if position != self.notified_at {
+            self.notified_at = position;
+            engine.nudge_feeds(thread);
+        }
     }
 
     /// Removes a replica that is gone.

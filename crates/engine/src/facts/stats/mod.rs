@@ -95,7 +95,9 @@ pub struct Stats {
     pub largest_output: Counter,
 }
 
-/// Counters that one thread writes.
+/// Counters that one thread writes. Those of all threads lie in a row, so each has cache lines of
+/// its own.
+#[repr(align(128))]
 #[derive(Default)]
 pub struct ThreadStats {
     /// Commands run.

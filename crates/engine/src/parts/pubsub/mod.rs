@@ -13,8 +13,10 @@ use crate::mailbox::{Mailbox, Message, Push};
 use elsewhere::Elsewhere;
 use keyspace::HeapString;
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 use structs::glob::{self, Case};
+use structs::own_line::OwnLine;
 use structs::sync::{read, write};
 
 /// What a subscription names.
@@ -48,57 +50,63 @@ impl Space {
 /// do not count.
 type Names = HashMap<Box<[u8]>, Vec<Arc<Client>>>;
 
+/// The kinds of [`Space`].
+const SPACES: usize = 5;
+
 /// The registry.
 #[derive(Default)]
 pub struct PubSub {
-    channels: RwLock<Names>,
-    patterns: RwLock<Names>,
-    shard_channels: RwLock<Names>,
-    events: RwLock<Names>,
-    event_patterns: RwLock<Names>,
+    names: [OwnLine<RwLock<Names>>; SPACES],
+    /// How many names each space has. A message that nobody can hear needs no lock, which every
+    /// publisher would write to.
+    counts: OwnLine<[AtomicUsize; SPACES]>,
     /// What this node's clients want to hear of other nodes.
     pub elsewhere: Elsewhere,
 }
 
 impl PubSub {
-    fn names(&self, space: Space) -> &RwLock<Names> {
-        match space {
-            Space::Channels => &self.channels,
-            Space::Patterns => &self.patterns,
-            Space::ShardChannels => &self.shard_channels,
-            Space::Events => &self.events,
-            Space::EventPatterns => &self.event_patterns,
-        }
-    }
     fn read(&self, space: Space) -> RwLockReadGuard<'_, Names> {
-        read(self.names(space))
+        read(&self.names[space as usize])
     }
-    fn write(&self, space: Space) -> RwLockWriteGuard<'_, Names> {
-        write(self.names(space))
+
+    /// Returns the names of a space, or `None` if there are none. A listener that was added before
+    /// a message was sent is seen: the count was set before its subscription was answered.
+    #[inline]
+    fn read_any(&self, space: Space) -> Option<RwLockReadGuard<'_, Names>> {
+        let any = self.counts[space as usize].load(Acquire) > 0;
+        any.then(|| self.read(space))
+    }
+
+    /// Changes the names of a space.
+    fn change<R>(&self, space: Space, work: impl FnOnce(&mut Names) -> R) -> R {
+        let mut names = write(&self.names[space as usize]);
+        let result = work(&mut names);
+        self.counts[space as usize].store(names.len(), Release);
+        result
     }
 
     /// Adds a listener; the caller knows that it does not listen yet.
     pub fn subscribe(&self, space: Space, name: &[u8], listener: Arc<Client>) {
-        self.write(space).entry(Box::from(name)).or_default().push(listener);
+        self.change(space, |names| names.entry(Box::from(name)).or_default().push(listener));
     }
 
     /// Removes a listener, another node's too. From then on nothing is posted to it for this name.
     pub fn unsubscribe(&self, space: Space, name: &[u8], client: u64) {
         self.remove(space, name, client);
         let of_node = space.of_node();
-        if of_node != space && !self.read(of_node).is_empty() {
+        if of_node != space && self.read_any(of_node).is_some() {
             self.remove(of_node, name, client);
         }
     }
 
     fn remove(&self, space: Space, name: &[u8], client: u64) {
-        let mut names = self.write(space);
-        if let Some(listeners) = names.get_mut(name) {
+        self.change(space, |names| {
+            let Some(listeners) = names.get_mut(name) else { return };
             listeners.retain(|listener| listener.id != client);
             if listeners.is_empty() {
                 names.remove(name);
             }
-        }
+        });
     }
 
     /// Visits every listener of every name.
@@ -154,7 +162,9 @@ impl PubSub {
     ) -> usize {
         let mut count = 0;
         let mut message = Published { channel, payload, block };
-        if let Some(listeners) = self.read(space).get(channel) {
+        if let Some(names) = self.read_any(space)
+            && let Some(listeners) = names.get(channel)
+        {
             count += post_all(mailboxes, listeners, message.of(space));
         }
         if space == Space::ShardChannels {
@@ -170,7 +180,8 @@ impl PubSub {
         message: &mut Published<'_>,
     ) -> usize {
         let mut count = 0;
-        for (pattern, listeners) in self.read(patterns).iter() {
+        let Some(names) = self.read_any(patterns) else { return count };
+        for (pattern, listeners) in names.iter() {
             if is_match(pattern, message.channel) {
                 count += post_all(mailboxes, listeners, message.of_pattern(pattern));
             }
@@ -182,7 +193,9 @@ impl PubSub {
     pub(crate) fn publish_event(&self, mailboxes: &[Mailbox], channel: &[u8], payload: &[u8]) {
         self.publish(mailboxes, Space::Channels, channel, payload, None);
         let mut message = Published { channel, payload, block: None };
-        if let Some(listeners) = self.read(Space::Events).get(channel) {
+        if let Some(names) = self.read_any(Space::Events)
+            && let Some(listeners) = names.get(channel)
+        {
             post_all(mailboxes, listeners, message.of(Space::Channels));
         }
         self.publish_to_patterns(mailboxes, Space::EventPatterns, &mut message);
