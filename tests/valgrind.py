@@ -34,6 +34,16 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def answers(port):
+    """Returns whether a server has started and loaded its files."""
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as probe:
+            probe.sendall(encode(b"PING"))
+            return probe.recv(64).startswith(b"+")
+    except OSError:
+        return False
+
+
 class Client:
     """One connection."""
 
@@ -91,7 +101,7 @@ class Server:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            if self.answers():
+            if answers(self.port):
                 return
             if self.process.poll() is not None or time.monotonic() > deadline:
                 with open(self.log) as log:
@@ -100,15 +110,6 @@ class Server:
 
     def prepare(self):
         """Puts into the folder what the server needs to start."""
-
-    def answers(self):
-        """Returns whether the server has started and loaded its files."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port)) as probe:
-                probe.sendall(encode(b"PING"))
-                return probe.recv(64).startswith(b"+")
-        except OSError:
-            return False
 
     def control(self, what):
         """Gives the tool an order. Callgrind's own callgrind_control does not find a process that sets its title."""
