@@ -70,12 +70,13 @@ pub struct StripeWalk {
     at: WalkPlace,
 }
 
-impl StripeWalk {
-    /// Begins a walk.
-    pub const fn new() -> StripeWalk {
+impl Default for StripeWalk {
+    fn default() -> StripeWalk {
         StripeWalk { db: Some(DbIndex(0)), at: WalkPlace::START }
     }
+}
 
+impl StripeWalk {
     /// Makes a step: `visit` looks at some buckets of a database from a place on, and returns where
     /// in it to go on. Returns whether there is more.
     pub fn step(

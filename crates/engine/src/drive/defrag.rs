@@ -274,7 +274,7 @@ impl<'w> Walk<'w> {
                 self.plan = Plan::of(&census());
             }
             let stripe = step * ORDER % STRIPES;
-            let (mut walk, mut is_over) = (StripeWalk::new(), false);
+            let (mut walk, mut is_over) = (StripeWalk::default(), false);
             while !is_over {
                 is_over = !under_lock(engine, self.reader, stripe, |data| {
                     walk.step(data, |data, db, at| self.visit(data, db, at))

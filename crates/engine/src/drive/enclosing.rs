@@ -54,7 +54,7 @@ impl Work<'_> {
     }
 
     fn enclose_all(&mut self, stripe: usize) {
-        let (mut walk, mut is_over) = (StripeWalk::new(), false);
+        let (mut walk, mut is_over) = (StripeWalk::default(), false);
         while !is_over {
             is_over = !self.under_lock(stripe, |data| walk.step(data, enclose_some));
             self.rest();
