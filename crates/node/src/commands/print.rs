@@ -227,7 +227,7 @@ fn process(copy: &CopyShown) -> String {
 
 /// Jobs as a table.
 pub fn jobs(jobs: &[JobShown]) -> String {
-    let mut rows = vec![titles(&["JOB", "DOES", "DATABASE", "STATE", "DONE", "MACHINE", "TEXT"])];
+    let mut rows = vec![titles(&["JOB", "KIND", "DATABASE", "STATE", "DONE", "MACHINE", "TEXT"])];
     rows.extend(jobs.iter().map(|it| {
         vec![
             it.id.clone(),
