@@ -188,6 +188,10 @@ pub(super) struct Link {
     pub flags: u32,
     /// The mark of the window in which the peer last sent something.
     pub seen: u8,
+    /// The peer has sent a long word of more than half of 2 to this power; 0 if it has sent none.
+    pub proven_log2: u8,
+    /// Requests in a row without a long word, while the reactor reads the socket itself.
+    pub short_heads: u8,
     pub tag: Tag,
     /// Replies of this turn (plain text, with TLS).
     pub out: Output,
@@ -217,6 +221,17 @@ impl Link {
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.fd.is_some() || self.is(flag::CONNECTING)
+    }
+
+    /// Returns the length of words for which the peer is given room at once: about that of the
+    /// longest word that it has sent to the end.
+    pub fn proven(&self) -> usize {
+        if self.proven_log2 == 0 { 0 } else { 1 << self.proven_log2 }
+    }
+
+    /// Records that the peer has sent a long word of so many bytes to the end.
+    pub fn prove(&mut self, len: usize) {
+        self.proven_log2 = self.proven_log2.max(len.next_power_of_two().trailing_zeros() as u8);
     }
 
     /// Returns the bytes of input that are not consumed.

@@ -8,7 +8,7 @@
 
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
-use super::fair::SendBudget;
+use super::fair::Budget;
 use super::gated::{Gate, Passed};
 use super::outgoing::{ConnectError, Connecting};
 use super::peer::{Kind, Tag};
@@ -16,6 +16,9 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 use structs::output::Output;
+
+/// Bytes that are received where no long word is arriving: enough for the words in front of one.
+pub(super) const HEAD: usize = 2 << 10;
 
 pub(super) struct Core {
     pub thread: u8,
@@ -52,7 +55,13 @@ pub(super) struct Core {
     /// Whether output has begun to wait at the gate `Judged` since this was last read.
     pub awaits_judgement: bool,
     /// Bytes of long output that may still be sent in this turn.
-    pub send_budget: SendBudget,
+    pub send_budget: Budget,
+    /// Bytes of long words that may still be received in this turn.
+    pub receive_budget: Budget,
+    /// Connections of which a long word has begun in this turn.
+    pub begun_words: Vec<Token>,
+    /// Where the reactor receives input itself that is no part of a long word.
+    pub head: Box<[u8]>,
     /// The time when this turn began.
     pub now: Instant,
     pub live: usize,
@@ -88,7 +97,10 @@ impl Core {
             passed: Passed::default(),
             held_at: now,
             awaits_judgement: false,
-            send_budget: SendBudget::new(),
+            send_budget: Budget::new(),
+            receive_budget: Budget::new(),
+            begun_words: Vec::new(),
+            head: vec![0; HEAD].into_boxed_slice(),
             now,
             live: 0,
             connecting: Vec::new(),

@@ -97,7 +97,7 @@ impl<H: Handler> Reactor<H> {
         self.plain = plain;
     }
 
-    fn on_plain(&mut self, slot: u32, plain: &[u8]) {
+    pub(super) fn on_plain(&mut self, slot: u32, plain: &[u8]) {
         let link = &mut self.core.links[slot as usize];
         if !link.is(flag::BLOCKED) && link.rest.is_empty() {
             fresh(&mut self.handler, &mut self.users, &mut self.core, slot, plain);
@@ -275,7 +275,10 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
     link.wanted = 0;
     match consumed.next {
         NextInput::Read { missing } => link.wanted = left.saturating_add(missing),
-        NextInput::Word { arrived, len, behind } => fill(link, arrived, len, behind),
+        NextInput::Word { arrived, len, behind } => {
+            fill(link, arrived, len, behind);
+            core.begun_words.push(token);
+        }
         NextInput::Retry if left > 0 => {
             link.flags |= flag::RETRY;
             core.has_progress |= consumed.bytes > 0;
@@ -290,7 +293,7 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
 fn fill(link: &mut Link, arrived: usize, len: usize, behind: usize) {
     if link.filling.is_none() {
         let begin = link.rest.len() - arrived;
-        link.filling = Filling::begin(&link.rest[begin..], len);
+        link.filling = Filling::begin(&link.rest[begin..], len, link.proven());
         if link.filling.is_none() {
             // There is no contiguous memory, so receive it like any other word, as far as memory
             // suffices.
@@ -318,7 +321,17 @@ fn forget(link: &mut Link) {
 
 /// Appends received bytes to `rest`.
 fn append(link: &mut Link, bytes: &[u8]) {
-    let bytes = link.filling.as_mut().map_or(bytes, |filling| filling.take_in(bytes));
+    let bytes = match &mut link.filling {
+        None => bytes,
+        Some(filling) => {
+            let behind = filling.take_in(bytes);
+            if filling.is_complete() {
+                let len = filling.len();
+                link.prove(len);
+            }
+            behind
+        }
+    };
     let len = link.rest.len() + bytes.len();
     if len > link.rest.capacity() {
         // Doubles the capacity, but not beyond the known need of the request.

@@ -63,6 +63,18 @@ impl Driver {
         either!(self, d => d.read_on(token));
     }
 
+    /// Has the reactor read a socket itself: `Readable` tells when there may be something to read,
+    /// after all that has been received before. Each is followed by `await_readable`, or by
+    /// `read_on`, which ends it as `read_off` does. Does nothing where reading is off.
+    pub fn direct(&mut self, token: Token) {
+        either!(self, d => d.direct(token));
+    }
+
+    /// Waits for more to read. `is_drained` says that the socket had nothing more.
+    pub fn await_readable(&mut self, token: Token, is_drained: bool) {
+        either!(self, d => d.await_readable(token, is_drained));
+    }
+
     pub fn await_writable(&mut self, token: Token, fd: RawFd) {
         either!(self, d => d.await_writable(token, fd));
     }

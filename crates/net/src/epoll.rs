@@ -34,6 +34,8 @@ struct Read {
     hung_up: bool,
     /// The reactor does not want to read.
     off: bool,
+    /// The reactor reads it.
+    direct: bool,
     /// In the list of sockets to be read next turn.
     queued: bool,
     /// The reactor waits for room to send. Without this flag such events are ignored.
@@ -48,6 +50,7 @@ const VACANT: Read = Read {
     ready: false,
     hung_up: false,
     off: false,
+    direct: false,
     queued: false,
     awaited: false,
     connecting: false,
@@ -142,6 +145,7 @@ impl Epoll {
     pub fn read_off(&mut self, token: Token) {
         let read = &mut self.reads[token.slot as usize];
         read.off = true;
+        read.direct = false;
         // A hang-up seen while there was still something to read is news now.
         if read.hung_up && !read.queued {
             self.queue(token);
@@ -151,9 +155,25 @@ impl Epoll {
     pub fn read_on(&mut self, token: Token) {
         let read = &mut self.reads[token.slot as usize];
         read.off = false;
+        read.direct = false;
         if read.ready && !read.queued {
             read.queued = true;
             self.again.push(token);
+        }
+    }
+
+    pub fn direct(&mut self, token: Token) {
+        let read = &mut self.reads[token.slot as usize];
+        read.direct = !read.off;
+    }
+
+    pub fn await_readable(&mut self, token: Token, is_drained: bool) {
+        let read = &mut self.reads[token.slot as usize];
+        // No edge follows a hang-up: read on until the end is reached.
+        if is_drained && !read.hung_up {
+            read.ready = false;
+        } else if !read.queued {
+            self.queue(token);
         }
     }
 
@@ -269,11 +289,15 @@ impl Epoll {
     /// Reads one buffer full; a socket with more to give gets its next turn with the others.
     #[inline]
     fn read(&mut self, token: Token, batch: &mut Batch) {
-        let Read { fd, hung_up, off, .. } = self.reads[token.slot as usize];
+        let Read { fd, hung_up, off, direct, .. } = self.reads[token.slot as usize];
         if off {
             if hung_up {
                 batch.events.push(Event::HungUp { token, both: false });
             }
+            return;
+        }
+        if direct {
+            batch.events.push(Event::Readable { token });
             return;
         }
         let Some(id) = self.free.pop().or_else(|| self.more_buffers()) else {

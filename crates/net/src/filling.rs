@@ -6,6 +6,9 @@
 //! made as long as was announced, so that no more than that is ever copied. What was not written to
 //! does not count as memory in use.
 
+use super::sys;
+use std::io;
+use std::os::fd::RawFd;
 use structs::heap_string::{self, HeapString};
 use structs::memory;
 
@@ -36,9 +39,10 @@ pub(super) struct Filling {
 }
 
 impl Filling {
-    /// A word of `len` bytes of which these have arrived; `None` if there is no memory for it.
-    pub fn begin(arrived: &[u8], len: usize) -> Option<Box<Filling>> {
-        let room = room_for(arrived.len(), len);
+    /// A word of `len` bytes of which these have arrived; `None` if there is no memory for it. The
+    /// block has room for all of it at once if it is no longer than `proven`.
+    pub fn begin(arrived: &[u8], len: usize, proven: usize) -> Option<Box<Filling>> {
+        let room = if len <= proven { len } else { room_for(arrived.len(), len) };
         // Before the block is there: no thread that looks meanwhile may take it for used, and evict
         // for it.
         let unused = heap_string::block_for(room);
@@ -72,20 +76,44 @@ impl Filling {
     pub fn take_in<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let arrived = self.arrived();
         let (own, beyond) = bytes.split_at(bytes.len().min(self.len - arrived));
+        self.make_room(arrived + own.len());
         if let Some(block) = &mut self.block {
-            let needed = arrived + own.len();
-            if heap_string::block_for(needed) > block.allocated_bytes() {
-                let room = room_for(needed, self.len);
-                let grown = heap_string::block_for(room) - block.allocated_bytes();
-                memory::discount(grown);
-                self.unused += grown;
-                block.reserve(room);
-                debug_assert_eq!(block.allocated_bytes(), heap_string::block_for(room));
-            }
             block.extend(own);
         }
         self.use_up(own.len());
         beyond
+    }
+
+    /// Sees to room for so many bytes of the word.
+    fn make_room(&mut self, needed: usize) {
+        if let Some(block) = &mut self.block
+            && heap_string::block_for(needed) > block.allocated_bytes()
+        {
+            let room = room_for(needed, self.len);
+            let grown = heap_string::block_for(room) - block.allocated_bytes();
+            memory::discount(grown);
+            self.unused += grown;
+            block.reserve(room);
+            debug_assert_eq!(block.allocated_bytes(), heap_string::block_for(room));
+        }
+    }
+
+    /// Receives at most `most` bytes of the word from a socket into its block, and what comes
+    /// behind the word into `behind`.
+    pub fn receive(
+        &mut self,
+        fd: RawFd,
+        most: usize,
+        behind: &mut [u8],
+    ) -> io::Result<sys::Received> {
+        let missing = self.len - self.arrived();
+        let most = most.min(missing);
+        self.make_room(self.arrived() + most.min(1));
+        let Some(block) = &mut self.block else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let behind = if most == missing { behind } else { &mut [] };
+        let received = sys::recv_into(fd, block, most, behind)?;
+        self.use_up(received.own);
+        Ok(received)
     }
 
     fn use_up(&mut self, bytes: usize) {
@@ -116,7 +144,7 @@ mod tests {
     #[test]
     fn the_block_grows_with_what_arrives() {
         for len in [65_536, 100_000, 1 << 20, 5_000_000, 50_000_000] {
-            let mut filling = Filling::begin(b"abc", len).expect("memory");
+            let mut filling = Filling::begin(b"abc", len, 0).expect("memory");
             let mut arrived = 3;
             while !filling.is_complete() {
                 let piece = vec![b'x'; (len - arrived).min(16 << 10)];
@@ -145,7 +173,7 @@ mod tests {
         for len in (65_536..140_000).step_by(509) {
             for first in (512..len / 8).step_by(211) {
                 let first = vec![b'x'; first];
-                let mut filling = Filling::begin(&first, len).expect("memory");
+                let mut filling = Filling::begin(&first, len, 0).expect("memory");
                 filling.take_in(&vec![b'x'; len - first.len()]);
                 let word = filling.finish().expect("it is complete");
                 assert_eq!(word.allocated_bytes(), heap_string::block_for(len), "{len}");
@@ -155,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_word_takes_what_is_its_own() {
-        let mut filling = Filling::begin(b"ab", 100_000).expect("memory");
+        let mut filling = Filling::begin(b"ab", 100_000, 0).expect("memory");
         assert!(!filling.is_complete());
         assert_eq!(filling.take_in(&[b'x'; 99_997]), b"");
         assert_eq!((filling.arrived(), filling.len()), (99_999, 100_000));

@@ -33,6 +33,7 @@ mod conn;
 mod core;
 mod cx;
 mod deliver;
+mod direct;
 mod driver;
 mod epoll;
 mod fair;

@@ -328,8 +328,16 @@ impl<H: Handler> Reactor<H> {
                         self.on_writable(slot);
                     }
                 }
+                Event::Readable { token } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_readable(slot);
+                    }
+                }
                 Event::AcceptFailed { key, errno } => self.on_accept_failed(key, errno),
             }
+        }
+        if !self.core.begun_words.is_empty() {
+            self.begin_direct();
         }
         let has_progress = std::mem::take(&mut self.core.has_progress);
         let is_fruitless = events.is_empty() && !has_progress;

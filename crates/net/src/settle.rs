@@ -11,7 +11,7 @@ use super::Handler;
 use super::conn::{Link, flag};
 use super::core::Core;
 use super::cx::ConnIo;
-use super::fair::{self, SendBudget};
+use super::fair::{self, Budget};
 use super::gated::Gate;
 use super::gated::replace;
 use super::handed::{self, HandedReply};
@@ -94,7 +94,8 @@ impl<H: Handler> Reactor<H> {
             }
         }
         self.core.dirty = dirty;
-        self.core.send_budget = SendBudget::new();
+        self.core.send_budget = Budget::new();
+        self.core.receive_budget = Budget::new();
         eager
     }
 

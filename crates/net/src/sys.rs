@@ -13,6 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
+use structs::heap_string::HeapString;
 
 /// Turns a `-1` return into the `errno` behind it.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -137,6 +138,50 @@ pub(super) fn recv(fd: RawFd, room: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `room` is writable for its length.
     let n = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+}
+
+/// What one call has received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Received {
+    /// Bytes that were appended to the string.
+    pub own: usize,
+    /// Bytes that came behind them.
+    pub behind: usize,
+    /// Whether the socket had fewer bytes than were asked for.
+    pub is_drained: bool,
+}
+
+/// Receives without blocking: at most `most` bytes are appended to `string`, as far as it has room,
+/// and what follows them goes to `behind`, unless the room was less than `most`. No bytes at all
+/// mean that the peer has closed its side.
+pub(super) fn recv_into(
+    fd: RawFd,
+    string: &mut HeapString,
+    most: usize,
+    behind: &mut [u8],
+) -> io::Result<Received> {
+    let spare = string.spare();
+    let len = spare.len().min(most);
+    let tail = if len == most { behind.len() } else { 0 };
+    let mut places = [
+        libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: len },
+        libc::iovec { iov_base: behind.as_mut_ptr().cast(), iov_len: tail },
+    ];
+    // SAFETY: a message without anything is a valid one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = places.as_mut_ptr();
+    message.msg_iovlen = if tail == 0 { 1 } else { 2 };
+    // SAFETY: both places are writable for their lengths, and exclusively borrowed.
+    let n = unsafe { libc::recvmsg(fd, &raw mut message, libc::MSG_DONTWAIT) };
+    if n < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let n = n as usize;
+    let own = n.min(len);
+    // SAFETY: the kernel has written `n` bytes from the beginning of the spare room on, and the
+    // string has not been touched since.
+    unsafe { string.assume_extended(own) };
+    Ok(Received { own, behind: n - own, is_drained: n < len + tail })
 }
 
 /// Accepts one connection, or `WouldBlock` when there is none.

@@ -21,6 +21,8 @@ pub(super) enum Event {
     HungUp { token: Token, both: bool },
     /// A socket that was full takes bytes again, or is broken.
     Writable { token: Token },
+    /// The socket of a connection that the reactor reads itself has something, or is at its end.
+    Readable { token: Token },
     /// Accepting on this listener failed with this `errno` and has stopped.
     AcceptFailed { key: u32, errno: i32 },
 }

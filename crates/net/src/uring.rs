@@ -48,6 +48,7 @@ mod op {
     pub const HANGUP: u64 = 6;
     /// The cancellation of a receive.
     pub const CANCEL: u64 = 7;
+    pub const READABLE: u64 = 9;
     /// Other cancellations: whatever becomes of them is seen at the cancelled request.
     pub const IGNORE: u64 = 8;
 }
@@ -56,7 +57,7 @@ fn name(op: u64, token: Token) -> u64 {
     op << 56 | token.pack()
 }
 
-/// Where the multishot request of a connection stands.
+/// Where the multishot request of a connection stands, and how it is read without one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum UringState {
     /// There is none.
@@ -66,6 +67,12 @@ enum UringState {
     Ending,
     /// The same, and to be armed again when it is.
     Restarting,
+    /// The same, and the reactor reads when it is.
+    Leaving,
+    /// The reactor reads.
+    Direct,
+    /// The reactor waits for something to read.
+    Polling,
 }
 
 struct Read {
@@ -213,8 +220,15 @@ impl Uring {
         let (state, watched) = (read.state, read.watched);
         // Completions that are still to come find a generation that is not theirs.
         *read = Read { fd: -1, generation: u32::MAX, state: UringState::Idle, watched: false };
-        if state != UringState::Idle {
-            self.orphans.insert(token.pack());
+        match state {
+            UringState::Idle | UringState::Direct => {}
+            UringState::Polling => self.cancel(name(op::READABLE, token)),
+            UringState::Armed
+            | UringState::Ending
+            | UringState::Restarting
+            | UringState::Leaving => {
+                self.orphans.insert(token.pack());
+            }
         }
         if state == UringState::Armed {
             self.cancel(name(op::RECV, token));
@@ -234,7 +248,12 @@ impl Uring {
                 read.state = UringState::Ending;
                 self.cancel(name(op::RECV, token));
             }
-            UringState::Restarting => read.state = UringState::Ending,
+            UringState::Restarting | UringState::Leaving => read.state = UringState::Ending,
+            UringState::Direct => read.state = UringState::Idle,
+            UringState::Polling => {
+                read.state = UringState::Idle;
+                self.cancel(name(op::READABLE, token));
+            }
             UringState::Idle | UringState::Ending => {}
         }
         let read = &mut self.reads[token.slot as usize];
@@ -254,9 +273,31 @@ impl Uring {
         }
         let read = &mut self.reads[token.slot as usize];
         match read.state {
-            UringState::Idle => self.arm_read(token),
-            UringState::Ending => read.state = UringState::Restarting,
+            UringState::Idle | UringState::Direct => self.arm_read(token),
+            UringState::Polling => {
+                self.cancel(name(op::READABLE, token));
+                self.arm_read(token);
+            }
+            UringState::Ending | UringState::Leaving => read.state = UringState::Restarting,
             UringState::Armed | UringState::Restarting => {}
+        }
+    }
+
+    pub fn direct(&mut self, token: Token) {
+        let read = &mut self.reads[token.slot as usize];
+        // A request that ends or restarts is one that has just been switched off.
+        if read.state == UringState::Armed {
+            read.state = UringState::Leaving;
+            self.cancel(name(op::RECV, token));
+        }
+    }
+
+    pub fn await_readable(&mut self, token: Token, _is_drained: bool) {
+        let read = &mut self.reads[token.slot as usize];
+        if read.state == UringState::Direct {
+            read.state = UringState::Polling;
+            let poll = opcode::PollAdd::new(Fd(read.fd), libc::POLLIN as u32).build();
+            self.push(poll.user_data(name(op::READABLE, token)));
         }
     }
 
@@ -397,6 +438,7 @@ impl Uring {
             op::ACCEPT => self.accept_all(batch),
             op::WAKER if !cqueue::more(flags) => self.watch_waker(),
             op::WRITABLE => batch.events.push(Event::Writable { token }),
+            op::READABLE => self.readable(token, batch),
             op::CANCEL => self.cancel_failed(token, result),
             op::HANGUP => {
                 let current = self.reads.get_mut(token.slot as usize);
@@ -419,11 +461,26 @@ impl Uring {
     #[cold]
     fn cancel_failed(&mut self, token: Token, result: i32) {
         let wanted = self.reads.get(token.slot as usize).is_some_and(|read| {
-            let unfinished = matches!(read.state, UringState::Ending | UringState::Restarting);
+            let unfinished = matches!(
+                read.state,
+                UringState::Ending | UringState::Restarting | UringState::Leaving
+            );
             read.generation == token.generation && unfinished
         });
         if result < 0 && (wanted || self.orphans.contains(&token.pack())) {
             self.cancel(name(op::RECV, token));
+        }
+    }
+
+    /// There may be something to read for a connection that the reactor reads.
+    #[cold]
+    fn readable(&mut self, token: Token, batch: &mut Batch) {
+        if let Some(read) = self.reads.get_mut(token.slot as usize)
+            && read.generation == token.generation
+            && read.state == UringState::Polling
+        {
+            read.state = UringState::Direct;
+            batch.events.push(Event::Readable { token });
         }
     }
 
@@ -437,6 +494,13 @@ impl Uring {
         }
         let state = std::mem::replace(&mut read.state, UringState::Idle);
         let restart = matches!(state, UringState::Armed | UringState::Restarting);
+        let is_open = result > 0
+            || matches!(-result, libc::ECANCELED | libc::ENOBUFS | libc::EINTR | libc::EAGAIN);
+        if state == UringState::Leaving && is_open {
+            read.state = UringState::Direct;
+            batch.events.push(Event::Readable { token });
+            return;
+        }
         match result {
             0 => batch.events.push(Event::Eof { token }),
             // Bytes, but the kernel wants to be asked again.

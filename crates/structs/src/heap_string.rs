@@ -19,9 +19,11 @@
 //! one of them makes a block of its own (`docs/internals/long-strings.md`).
 #![allow(unsafe_code)]
 
+use crate::mapping::advise_huge_pages;
 use crate::size_class::block_size;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 
@@ -29,6 +31,8 @@ use std::sync::atomic::{AtomicU64, Ordering::*, fence};
 const HEADER: usize = 8;
 /// The count in front of them.
 const COUNT: usize = 8;
+/// Strings with so much room are worth asking the kernel for huge pages.
+const LARGE: usize = 4 << 20;
 /// Strings with so much room are counted; shorter ones are cheaper to copy than to count.
 pub const COUNTED: usize = 16 << 10;
 
@@ -69,6 +73,9 @@ fn allocate(room: usize) -> Option<HeapString> {
     // SAFETY: the layout is not empty; count and header are written before they are read.
     unsafe {
         let at = NonNull::new(alloc(layout(room)))?;
+        if room >= LARGE {
+            advise_huge_pages(at, head + room);
+        }
         if head > HEADER {
             at.cast::<u64>().write(1);
         }
@@ -211,6 +218,10 @@ impl HeapString {
         // SAFETY: allocated with this layout; the new size is not zero, and what stands in front of
         // the header moves with it.
         let at = unsafe { realloc(self.block(), layout(old), head + room) };
+        if let Some(at) = NonNull::new(at).filter(|_| room >= LARGE) {
+            // SAFETY: the block is allocated and ours.
+            unsafe { advise_huge_pages(at, head + room) };
+        }
         match NonNull::new(at) {
             // SAFETY: the header stands so far behind the beginning.
             Some(at) => self.0 = unsafe { at.add(head - HEADER) },
@@ -229,6 +240,28 @@ impl HeapString {
             end.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
         self.set_header(0, len + bytes.len());
+    }
+
+    /// Returns the room behind the content, which [`HeapString::assume_extended`] makes content.
+    pub fn spare(&mut self) -> &mut [MaybeUninit<u8>] {
+        self.own(0);
+        let (len, room) = (self.len(), self.room());
+        // SAFETY: the block is ours alone and has `room` bytes behind the header; bytes that may be
+        // uninitialised can be anything.
+        unsafe {
+            let end = self.0.as_ptr().add(HEADER + len);
+            std::slice::from_raw_parts_mut(end.cast(), room - len)
+        }
+    }
+
+    /// Makes the first `more` bytes of [`HeapString::spare`] content.
+    ///
+    /// # Safety
+    /// They have been written since `spare` was called, and nothing else was done to the string.
+    pub unsafe fn assume_extended(&mut self, more: usize) {
+        let len = self.len() + more;
+        assert!(len <= self.room(), "more content than room");
+        self.set_header(0, len);
     }
 
     /// Makes the content `len` bytes long; new bytes are zero.

@@ -62,6 +62,28 @@ pub(crate) unsafe fn populate(at: NonNull<u8>, bytes: usize) {
     }
 }
 
+/// What the kernel can back by one entry of its tables.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Has the kernel back the whole huge pages in a block by such, where it leaves that to programs.
+/// They come cleared in a sixth of the time of as many small ones, and are written to with fewer
+/// walks of the page tables.
+///
+/// # Safety
+/// The block is allocated and the caller's.
+pub(crate) unsafe fn advise_huge_pages(at: NonNull<u8>, bytes: usize) {
+    let begin = at.addr().get().next_multiple_of(HUGE_PAGE);
+    let end = (at.addr().get() + bytes) / HUGE_PAGE * HUGE_PAGE;
+    if begin < end {
+        // SAFETY: whole pages of the caller's block, whose content does not change. A kernel that
+        // has no huge pages refuses, and small ones come.
+        unsafe {
+            let begin = at.as_ptr().with_addr(begin);
+            libc::madvise(begin.cast(), end - begin.addr(), libc::MADV_HUGEPAGE);
+        }
+    }
+}
+
 /// Takes the pages out of mappings that are about to be given back. With one call for many, all
 /// processors are told once and not once for each.
 ///

@@ -4,3 +4,4 @@ mod connecting;
 mod reactor;
 mod support;
 mod tls;
+mod words;

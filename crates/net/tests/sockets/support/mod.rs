@@ -9,6 +9,7 @@
 //! memory ID      that connection's buffers    tell ID TEXT   TEXT to that connection
 //! hold TEXT      TEXT, when the position that was written with it has been released
 //! $N             N raw bytes follow: their sum
+//! @N             N raw bytes and a line end follow, a long word: their `digest`
 //! ```
 #![allow(dead_code)] // Each test program uses its own part of this.
 #![allow(clippy::unwrap_used)] // A test's helpers are tests.
@@ -17,7 +18,7 @@ pub mod authority;
 
 use net::{
     Address, Backend, Close, ConnId, ConnIo, Consumed, Cx, Gate, Handler, Kind, ListenSpec, Net,
-    NetOptions, PeerInfo, Problem, Reactor, Tag,
+    NetOptions, NextInput, PeerInfo, Problem, Reactor, Tag,
 };
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -126,7 +127,32 @@ pub struct Client {
     retries: u32,
 }
 
+/// A number that depends on each byte and its place.
+pub fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(7, |sum: u64, byte| sum.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+}
+
 impl Lines {
+    /// Runs a request with a long word of `len` bytes; `body` is the input behind its line.
+    fn run_word(
+        io: &mut ConnIo<'_>,
+        body: &[u8],
+        header: usize,
+        len: usize,
+    ) -> Result<usize, Consumed> {
+        let (digest, used) = match io.take_word() {
+            Some(word) => (digest(word.as_slice()), 0),
+            None if body.len() > len => (digest(&body[..len]), len),
+            None => {
+                let next = NextInput::Word { arrived: body.len(), len, behind: 1 };
+                return Err(Consumed { bytes: 0, next });
+            }
+        };
+        assert_eq!(body[used], b'\n', "the input goes on behind the word");
+        drop(writeln!(io.out().plain_mut(), "{digest}"));
+        Ok(header + used + 1)
+    }
+
     /// Runs one request: how many bytes it had, or what is to be done instead.
     fn run(
         &mut self,
@@ -149,6 +175,9 @@ impl Lines {
             let sum: u64 = body[..len].iter().map(|byte| u64::from(*byte)).sum();
             let _ = writeln!(io.out().plain_mut(), "{sum}");
             return Ok(end + 1 + len);
+        }
+        if let Some(len) = word.strip_prefix('@') {
+            return Self::run_word(io, &input[end + 1..], end + 1, len.parse().unwrap_or(0));
         }
         match word {
             "echo" => drop(writeln!(io.out().plain_mut(), "{rest}")),
