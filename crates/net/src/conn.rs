@@ -6,12 +6,12 @@
 //! State that only a few connections need (a backlog that the peer does not read, a TLS session) is
 //! boxed.
 
+use super::backlog::Backlog;
 use super::filling::Filling;
 use super::gated::Gate;
 use super::gated::{Free, Gated, Passed};
 use super::peer::Tag;
 use super::tls::Session;
-use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use structs::output::Output;
@@ -143,42 +143,6 @@ pub(super) mod flag {
     pub const BLOCKED: u32 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE | CONNECTING | HELD_BACK;
 }
 
-/// Output that the socket did not take, in sending order.
-#[derive(Debug, Default)]
-pub(super) struct Backlog {
-    /// The chunks. The first `sent` bytes of the first one have been sent.
-    pub chunks: VecDeque<Output>,
-    pub sent: usize,
-    /// Bytes still to send in all chunks.
-    pub bytes: usize,
-    /// Bytes of memory of the chunks. A string at the end of one chunk and the beginning of the
-    /// next counts once.
-    pub memory: usize,
-}
-
-impl Backlog {
-    /// Adds output to the end. Its first `sent` bytes have been sent.
-    pub fn push(&mut self, chunk: Output, sent: usize) {
-        self.bytes += chunk.len() - sent;
-        self.memory += chunk.memory() - self.joint_bytes(&chunk);
-        self.chunks.push_back(chunk);
-    }
-
-    /// Returns the bytes of the string that the last chunk and `next` share.
-    pub fn joint_bytes(&self, next: &Output) -> usize {
-        self.chunks.back().map_or(0, |last| last.joint_bytes(next))
-    }
-
-    /// Drops the first chunk, which has been sent.
-    pub fn pop(&mut self) {
-        self.sent = 0;
-        if let Some(chunk) = self.chunks.pop_front() {
-            let joint = self.chunks.front().map_or(0, |next| chunk.joint_bytes(next));
-            self.memory -= chunk.memory() - joint;
-        }
-    }
-}
-
 /// The reactor's side of one connection.
 #[derive(Default)]
 pub(super) struct Link {
@@ -301,19 +265,26 @@ impl Link {
         self.handed = 0;
     }
 
+    /// Returns the bytes of long output that a TLS session has not encrypted yet.
+    #[inline]
+    pub fn unsealed(&self) -> usize {
+        self.tls.as_ref().map_or(0, |session| session.unsealed.bytes)
+    }
+
     /// Returns the bytes of output that the socket has not taken yet.
     #[inline]
     pub fn pending_output(&self) -> usize {
         self.out.len()
             + self.handed as usize
             + self.backlog.as_ref().map_or(0, |backlog| backlog.bytes)
+            + self.unsealed()
     }
 
     /// Returns the bytes of output that the client is charged for: everything it has not read. A
     /// string to which several consecutive replies refer counts once.
     pub fn output_charge(&self) -> usize {
         let pending = self.pending_output();
-        if self.out.is_plain() && self.backlog.is_none() {
+        if self.out.is_plain() && self.backlog.is_none() && self.unsealed() == 0 {
             return pending;
         }
         let own = self.out.charge() + self.handed as usize;
@@ -321,7 +292,10 @@ impl Link {
             .backlog
             .as_ref()
             .map_or(0, |backlog| backlog.memory.saturating_sub(backlog.joint_bytes(&self.out)));
-        pending.min(own + behind)
+        let unsealed = self.tls.as_ref().map_or(0, |session| {
+            session.unsealed.memory.saturating_sub(session.unsealed.joint_bytes(&self.out))
+        });
+        pending.min(own + behind + unsealed)
     }
 }
 

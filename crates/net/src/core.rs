@@ -56,6 +56,8 @@ pub(super) struct Core {
     pub awaits_judgement: bool,
     /// Bytes of long output that may still be sent in this turn.
     pub send_budget: Budget,
+    /// Where long output of TLS connections is encrypted to; empty until there is some.
+    pub sealed: Vec<u8>,
     /// Bytes of long words that may still be received in this turn.
     pub receive_budget: Budget,
     /// Connections of which a long word has begun in this turn.
@@ -98,6 +100,7 @@ impl Core {
             held_at: now,
             awaits_judgement: false,
             send_budget: Budget::new(),
+            sealed: Vec::new(),
             receive_budget: Budget::new(),
             begun_words: Vec::new(),
             head: vec![0; HEAD].into_boxed_slice(),

@@ -115,8 +115,10 @@ impl ConnIo<'_> {
     /// Those of them that were written before this turn.
     #[inline]
     pub fn backlog(&self) -> usize {
-        let backlog = self.core.links[self.slot as usize].backlog.as_ref();
-        backlog.map_or(0, |backlog| backlog.bytes.min(backlog.memory))
+        let link = &self.core.links[self.slot as usize];
+        let unsealed = link.tls.as_ref().map(|session| &session.unsealed);
+        let waiting = link.backlog.as_deref().into_iter().chain(unsealed);
+        waiting.map(|backlog| backlog.bytes.min(backlog.memory)).sum()
     }
 
     /// Input that waits to be consumed; see [`ConnIo::pending_input`].
@@ -149,6 +151,16 @@ impl ConnIo<'_> {
         let link = &self.core.links[self.slot as usize];
         let handed = link.handed as usize;
         let buffer = link.out.capacity() + handed;
+        if let Some(session) = link.tls.as_ref().filter(|session| session.unsealed.bytes > 0) {
+            let waiting = link.backlog.as_deref().into_iter().chain([&session.unsealed]);
+            let (chunks, memory) = waiting.fold((0, 0), |(chunks, memory), backlog| {
+                (chunks + backlog.chunks.len(), memory + backlog.memory)
+            });
+            let own = usize::from(!link.out.is_empty() || handed > 0);
+            let chunk_memory =
+                memory + link.out.memory() + handed - session.unsealed.joint_bytes(&link.out);
+            return OutputSize { chunks: chunks + own, chunk_memory, ..OutputSize::default() };
+        }
         match link.backlog.as_deref() {
             // What stands behind a backlog waits with it, though it is not among its chunks yet.
             Some(backlog) => OutputSize {

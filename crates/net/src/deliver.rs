@@ -24,6 +24,37 @@ const STASH: usize = 64 << 10;
 /// A vector with more capacity than this that is mostly empty is exchanged for a smaller one.
 const ROOMY: usize = 64 << 10;
 
+/// Where the text of a TLS session goes: to the long word that is arriving, and what is behind it
+/// to the handler.
+pub(super) struct Text<'a> {
+    word: Option<&'a mut Filling>,
+    plain: Vec<u8>,
+    has_grown: bool,
+}
+
+impl<'a> Text<'a> {
+    pub fn of(filling: &'a mut Option<Box<Filling>>, plain: Vec<u8>) -> Text<'a> {
+        Text { word: filling.as_deref_mut(), plain, has_grown: false }
+    }
+
+    #[inline]
+    pub fn take(&mut self, record: &[u8]) {
+        let behind = match &mut self.word {
+            None => record,
+            Some(word) => {
+                self.has_grown = true;
+                word.take_in(record)
+            }
+        };
+        self.plain.extend_from_slice(behind);
+    }
+
+    /// Returns what is for the handler, and whether the word has grown.
+    pub fn end(self) -> (Vec<u8>, bool) {
+        (self.plain, self.has_grown)
+    }
+}
+
 impl<H: Handler> Reactor<H> {
     /// Handles received bytes. This is the hot path.
     #[inline]
@@ -57,18 +88,21 @@ impl<H: Handler> Reactor<H> {
             return self.queue_hello(slot);
         }
         let Some(session) = link.tls.as_mut() else { return };
-        let mut plain = std::mem::take(&mut self.plain);
-        let fed = session.feed(self.driver.input(buf), &mut plain);
-        self.on_fed(slot, fed, plain);
+        let mut text = Text::of(&mut link.filling, std::mem::take(&mut self.plain));
+        let fed = session.feed(self.driver.input(buf), |record| text.take(record));
+        let (plain, has_grown) = text.end();
+        self.on_fed(slot, fed, plain, has_grown);
     }
 
-    /// Acts on what a TLS session made of its input. `plain` is the reactor's buffer.
+    /// Acts on what a TLS session made of its input. `plain` is the reactor's buffer. `has_grown`
+    /// says that some of it went to a long word.
     #[inline]
     pub(super) fn on_fed(
         &mut self,
         slot: u32,
         fed: Result<FeedResult, rustls::Error>,
         mut plain: Vec<u8>,
+        has_grown: bool,
     ) {
         let link = &mut self.core.links[slot as usize];
         let Some(session) = link.tls.as_mut() else { return };
@@ -81,7 +115,7 @@ impl<H: Handler> Reactor<H> {
                 self.introduce(slot, None);
             }
         }
-        if !plain.is_empty() && !self.core.links[slot as usize].is(flag::HANDSHAKE) {
+        if (!plain.is_empty() || has_grown) && !self.core.links[slot as usize].is(flag::HANDSHAKE) {
             self.on_plain(slot, &plain);
         }
         match fed {

@@ -63,11 +63,11 @@ impl<H: Handler> Reactor<H> {
         let (hello, start) = (std::mem::take(&mut link.rest), std::mem::take(&mut link.start));
         let Some(session) = link.tls.as_mut() else { return };
         let mut plain = std::mem::take(&mut self.plain);
-        let fed = session.feed(&hello[start..], &mut plain);
+        let fed = session.feed(&hello[start..], |text| plain.extend_from_slice(text));
         // Of an unfinished message the rest waits for its turn, too.
         if session.has_output() || fed.is_err() {
             link.flags &= !flag::HELLO;
         }
-        self.on_fed(slot, fed, plain);
+        self.on_fed(slot, fed, plain, false);
     }
 }

@@ -27,6 +27,7 @@
 //! log.
 
 mod admission;
+mod backlog;
 mod buffers;
 mod coalesce;
 mod conn;

@@ -621,7 +621,9 @@ impl<H: Handler> Reactor<H> {
         self.flush();
         let deadline = Instant::now() + STOP_TIME;
         loop {
-            let waits = |link: &Link| link.is(flag::STUCK | flag::HANDED) || link.holds();
+            let waits = |link: &Link| {
+                link.is(flag::STUCK | flag::HANDED) || link.holds() || link.unsealed() > 0
+            };
             let stuck = self.core.links.iter().any(waits);
             let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
             self.driver.wait(timeout, None, &mut self.batch)?;

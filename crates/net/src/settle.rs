@@ -8,6 +8,7 @@
 
 use super::Close;
 use super::Handler;
+use super::backlog::Backlog;
 use super::conn::{Link, flag};
 use super::core::Core;
 use super::cx::ConnIo;
@@ -16,6 +17,7 @@ use super::gated::Gate;
 use super::gated::replace;
 use super::handed::{self, HandedReply};
 use super::reactor::Reactor;
+use super::tls::Session;
 use super::turn::Flight;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -32,6 +34,7 @@ impl<H: Handler> Reactor<H> {
     pub(super) fn flush(&mut self) -> bool {
         let mut dirty = std::mem::take(&mut self.core.dirty);
         let mut eager = false;
+        let mut later = Vec::new();
         for slot in dirty.drain(..) {
             let link = &mut self.core.links[slot as usize];
             link.flags &= !flag::DIRTY;
@@ -51,7 +54,7 @@ impl<H: Handler> Reactor<H> {
             let mut held = Output::default();
             if link.holds() {
                 let free = link.take_free(&self.core.passed);
-                if free.bytes == 0 && link.holds() {
+                if free.bytes == 0 && link.holds() && link.unsealed() == 0 {
                     self.keep(slot, fd);
                     continue;
                 }
@@ -68,6 +71,10 @@ impl<H: Handler> Reactor<H> {
             let mut buf =
                 if is_early { Output::default() } else { std::mem::replace(&mut link.out, held) };
             if link.is(flag::TLS) {
+                if link.unsealed() > 0 || buf.len() > fair::PIECE {
+                    later.extend(self.send_sealed(slot, fd, buf).map(|what| (slot, what)));
+                    continue;
+                }
                 buf = seal(&mut self.core, slot, buf);
             }
             if buf.is_empty() {
@@ -94,9 +101,67 @@ impl<H: Handler> Reactor<H> {
             }
         }
         self.core.dirty = dirty;
+        eager |= self.follow_up(later);
         self.core.send_budget = Budget::new();
         self.core.receive_budget = Budget::new();
         eager
+    }
+
+    /// Goes on with TLS connections after the flush. Returns whether there is work at once.
+    fn follow_up(&mut self, later: Vec<(u32, Later)>) -> bool {
+        let any = !later.is_empty();
+        for (slot, what) in later {
+            match what {
+                Later::Flush => self.core.mark_dirty(slot),
+                Later::Tell => self.tell_drained(slot),
+            }
+        }
+        any
+    }
+
+    /// Tells the handler that the socket has taken all.
+    fn tell_drained(&mut self, slot: u32) {
+        if let Some(user) = self.users[slot as usize].as_mut()
+            && !self.core.links[slot as usize].is(flag::DEAD)
+        {
+            self.handler.drained(user, &mut ConnIo { core: &mut self.core, slot });
+        }
+    }
+
+    /// Encrypts and sends long output of a TLS connection, as much as the turn has for it, piece by
+    /// piece: a piece stays in the cache from one to the other. Returns what is to follow.
+    fn send_sealed(&mut self, slot: u32, fd: RawFd, buf: Output) -> Option<Later> {
+        let Core { links, send_budget, sealed, pool, .. } = &mut self.core;
+        let link = &mut links[slot as usize];
+        let session = link.tls.as_mut()?;
+        let was_waiting = session.unsealed.bytes > 0;
+        let mut unsealed = std::mem::take(&mut session.unsealed);
+        match buf.is_empty() {
+            true => pool.put(buf),
+            false => unsealed.push(buf, 0),
+        }
+        let mut budget = send_budget.take(unsealed.bytes);
+        let mut outcome = Ok(());
+        while budget > 0 && outcome.is_ok() {
+            budget -= seal_piece(session, &mut unsealed, sealed, budget);
+            outcome = send_whole(fd, sealed);
+        }
+        session.unsealed = unsealed;
+        match outcome {
+            // One that closes has its goodbye to say.
+            Ok(()) if session.unsealed.bytes > 0 || link.is(flag::CLOSING) => Some(Later::Flush),
+            Ok(()) => was_waiting.then_some(Later::Tell),
+            Err(Unsent::Rest(rest)) => {
+                link.backlog.get_or_insert_default().push(Output::from(rest), 0);
+                link.flags |= flag::STUCK;
+                self.await_writable(slot);
+                None
+            }
+            Err(Unsent::Failed(errno)) => {
+                self.core.kill(slot, Close::Failed(errno));
+                None
+            }
+        }
     }
 
     /// Keeps the output of a connection while none of it may be sent. Passes it to another thread
@@ -211,15 +276,13 @@ impl<H: Handler> Reactor<H> {
             Ok(true) => {
                 link.backlog = None;
                 link.flags &= !flag::STUCK;
-                if !link.out.is_empty() {
+                if !link.out.is_empty() || link.unsealed() > 0 {
                     self.core.mark_dirty(slot);
                 } else {
                     self.drained(slot);
                 }
-                if let Some(user) = self.users[slot as usize].as_mut()
-                    && !self.core.links[slot as usize].is(flag::DEAD)
-                {
-                    self.handler.drained(user, &mut ConnIo { core: &mut self.core, slot });
+                if self.core.links[slot as usize].unsealed() == 0 {
+                    self.tell_drained(slot);
                 }
             }
             Ok(false) => self.await_writable(slot),
@@ -233,7 +296,7 @@ impl<H: Handler> Reactor<H> {
     /// Handles the end of a connection's output: all has been sent.
     fn drained(&mut self, slot: u32) {
         let link = &self.core.links[slot as usize];
-        if link.is(flag::CLOSING) && !link.holds() && link.out.is_empty() {
+        if link.is(flag::CLOSING) && !link.holds() && link.out.is_empty() && link.unsealed() == 0 {
             self.finish(slot);
         }
     }
@@ -243,6 +306,60 @@ impl<H: Handler> Reactor<H> {
         let asked = !self.core.links[slot as usize].is(flag::EOF);
         self.core.kill(slot, if asked { Close::Asked } else { Close::Eof });
     }
+}
+
+/// What follows a flush of long TLS output.
+enum Later {
+    /// The next piece, in the next turn.
+    Flush,
+    /// The handler is told that all has been sent.
+    Tell,
+}
+
+/// Why a piece was not sent whole.
+enum Unsent {
+    /// The socket is full: what it has not taken.
+    Rest(Vec<u8>),
+    /// With this `errno`.
+    Failed(i32),
+}
+
+/// Sends a piece with a system call of its own.
+fn send_whole(fd: RawFd, bytes: &[u8]) -> Result<(), Unsent> {
+    let sent = match super::sys::send(fd, bytes) {
+        Ok(sent) => sent,
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
+        Err(e) => return Err(Unsent::Failed(e.raw_os_error().unwrap_or(libc::EIO))),
+    };
+    if sent == bytes.len() { Ok(()) } else { Err(Unsent::Rest(bytes[sent..].to_vec())) }
+}
+
+/// Encrypts the next bytes of `unsealed`, at most `most`, which there are. Returns how many; the
+/// records are in `wire`.
+fn seal_piece(
+    session: &mut Session,
+    unsealed: &mut Backlog,
+    wire: &mut Vec<u8>,
+    most: usize,
+) -> usize {
+    let (most, mut bytes) = (most.min(SEALED), 0);
+    wire.clear();
+    let Some(chunk) = unsealed.chunks.front() else { return most };
+    for slice in chunk.slices(unsealed.sent) {
+        let piece = &slice[..slice.len().min(most - bytes)];
+        if piece.is_empty() {
+            break;
+        }
+        session.seal(piece, wire);
+        bytes += piece.len();
+    }
+    let is_whole = unsealed.sent + bytes == chunk.len();
+    unsealed.sent += bytes;
+    unsealed.bytes -= bytes;
+    if is_whole {
+        unsealed.pop();
+    }
+    bytes
 }
 
 /// Adds a connection with held output to the queues of its gates.
@@ -269,9 +386,12 @@ fn queue_behind(link: &mut Link) {
 fn seal(core: &mut Core, slot: u32, plain: Output) -> Output {
     let mut wire = core.pool.get();
     let link = &mut core.links[slot as usize];
-    let closing = link.is(flag::CLOSING) && !link.holds() && !link.is(flag::HANDSHAKE);
+    let closing = link.is(flag::CLOSING)
+        && !link.holds()
+        && !link.is(flag::HANDSHAKE)
+        && link.unsealed() == 0;
     if let Some(session) = link.tls.as_mut() {
-        for record in plain.slices(0).flat_map(|slice| slice.chunks(SEALED)) {
+        for record in plain.slices(0) {
             session.seal(record, wire.plain_mut());
         }
         if closing {

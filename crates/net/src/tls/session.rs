@@ -1,10 +1,11 @@
 //! One connection's TLS session: bytes of the wire on one side, plain text on the other.
 
+use super::super::backlog::Backlog;
 use super::context::TlsContext;
 use super::name::{common_name, uris};
 use super::outgoing::TlsClient;
 use rustls::{ClientConnection, Connection, ServerConnection};
-use std::io::{Read, Write};
+use std::io::{BufRead, Write};
 
 /// What came of a piece of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,9 +16,11 @@ pub(crate) enum FeedResult {
     Ended,
 }
 
-/// A session, and the address its peer came from for the log.
+/// A session.
 pub(crate) struct Session {
     tls: Connection,
+    /// Long output that is not encrypted yet.
+    pub unsealed: Backlog,
 }
 
 impl Session {
@@ -34,7 +37,7 @@ impl Session {
     fn of(mut tls: Connection) -> Self {
         // What a peer does not read is limited by the reactor, not here.
         tls.set_buffer_limit(None);
-        Self { tls }
+        Self { tls, unsealed: Backlog::default() }
     }
 
     /// True until keys are agreed; the session then has something to say that is not in reply to
@@ -48,12 +51,12 @@ impl Session {
         self.tls.wants_write()
     }
 
-    /// Takes bytes from the wire and appends the plain text in them to `plain`; also if it fails,
-    /// what came before the record that is no good.
+    /// Takes bytes from the wire and gives the plain text in them to `take`; also if it fails, what
+    /// came before the record that is no good.
     pub fn feed(
         &mut self,
         mut wire: &[u8],
-        plain: &mut Vec<u8>,
+        mut take: impl FnMut(&[u8]),
     ) -> Result<FeedResult, rustls::Error> {
         let mut fed = FeedResult::Open;
         while !wire.is_empty() && fed == FeedResult::Open {
@@ -64,18 +67,17 @@ impl Session {
                 Ok(0) => return Err(rustls::Error::General("no progress".to_owned())),
                 Err(e) => return Err(rustls::Error::General(e.to_string())),
             }
-            let state = self.tls.process_new_packets().inspect_err(|_| {
-                // It ends with an error when there is no more.
-                let _ = self.tls.reader().read_to_end(plain);
-            })?;
-            let bytes = state.plaintext_bytes_to_read();
-            if bytes > 0 {
-                let at = plain.len();
-                plain.resize(at + bytes, 0);
-                let n = self.tls.reader().read(&mut plain[at..]).unwrap_or(0);
-                plain.truncate(at + n);
+            let state = self.tls.process_new_packets();
+            let mut reader = self.tls.reader();
+            // It ends with an error when there is no more.
+            while let Ok(text) = reader.fill_buf()
+                && !text.is_empty()
+            {
+                take(text);
+                let len = text.len();
+                reader.consume(len);
             }
-            if state.peer_has_closed() {
+            if state?.peer_has_closed() {
                 fed = FeedResult::Ended;
             }
         }

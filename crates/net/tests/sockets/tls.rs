@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // A test's helpers are tests.
 
 use crate::support::authority::{Authority, Tls, connect};
-use crate::support::{Message, Note, Peer};
+use crate::support::{Message, Note, Peer, digest};
 use net::{Admission, Backend, ClientAuth, Close, Kind, Tag, TlsContext};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 crate::on_both!(
     requests_and_large_replies_pass,
+    long_words_and_long_replies_pass,
     both_protocol_versions_work,
     a_record_may_arrive_in_any_pieces,
     a_client_certificate_names_the_peer,
@@ -55,6 +56,39 @@ fn requests_and_large_replies_pass(backend: Backend) {
         assert_eq!(peer.line(), n.to_string());
     }
     assert_eq!(peer.ask("later 20"), "after 20");
+}
+
+fn long_words_and_long_replies_pass(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut peer = authority.connect(&server, None);
+    for len in [65_536, 65_537, 400_000, 3_000_000, 70_000] {
+        let word: Vec<u8> = (0..len).map(|at| (at % 127) as u8).collect();
+        let stream = peer.stream.get_mut();
+        stream.write_all(format!("@{len}\n").as_bytes()).unwrap();
+        stream.write_all(&word).unwrap();
+        peer.say("\necho behind\n");
+        assert_eq!(peer.line(), digest(&word).to_string());
+        assert_eq!(peer.line(), "behind");
+    }
+    // More than sockets take, for a peer that has not begun to read, with short replies between.
+    let mut witness = authority.connect(&server, None);
+    for _ in 0..2 {
+        let lens = [9_000_000, 65_536, 65_537, 70_000, 20_000_000];
+        for len in lens {
+            peer.say(&format!("big {len}\necho {len}\n"));
+        }
+        assert_eq!(witness.ask("echo sync"), "sync");
+        for len in lens {
+            assert_eq!(peer.line().len(), len);
+            assert_eq!(peer.line(), len.to_string());
+        }
+    }
+    // The last of them is sent before the connection ends.
+    peer.say("big 8000000\nquit\n");
+    assert_eq!(peer.line().len(), 8_000_000);
+    assert_eq!(peer.line(), "bye");
+    assert!(peer.ended());
 }
 
 fn both_protocol_versions_work(backend: Backend) {
