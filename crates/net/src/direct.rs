@@ -57,6 +57,11 @@ impl<H: Handler> Reactor<H> {
     /// Reads a connection whose socket has something, or is at its end.
     pub(super) fn on_readable(&mut self, slot: u32) {
         let token = self.core.token(slot);
+        // Of two events of one turn the first may have given it back.
+        if !self.driver.is_direct(token) {
+            return;
+        }
+        self.coalescer.arrived(&mut self.core.links[slot as usize].seen);
         let mut share = self.core.receive_budget.share();
         loop {
             let link = &mut self.core.links[slot as usize];

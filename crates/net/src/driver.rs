@@ -70,6 +70,11 @@ impl Driver {
         either!(self, d => d.direct(token));
     }
 
+    /// Returns whether the reactor reads a socket itself, and is to do so now.
+    pub fn is_direct(&self, token: Token) -> bool {
+        either!(self, d => d.is_direct(token))
+    }
+
     /// Waits for more to read. `is_drained` says that the socket had nothing more.
     pub fn await_readable(&mut self, token: Token, is_drained: bool) {
         either!(self, d => d.await_readable(token, is_drained));

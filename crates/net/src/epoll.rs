@@ -167,6 +167,10 @@ impl Epoll {
         read.direct = !read.off;
     }
 
+    pub fn is_direct(&self, token: Token) -> bool {
+        self.reads[token.slot as usize].direct
+    }
+
     pub fn await_readable(&mut self, token: Token, is_drained: bool) {
         let read = &mut self.reads[token.slot as usize];
         // No edge follows a hang-up: read on until the end is reached.

@@ -162,6 +162,7 @@ pub(super) fn recv_into(
 ) -> io::Result<Received> {
     let spare = string.spare();
     let len = spare.len().min(most);
+    debug_assert!(len > 0, "no bytes would be taken for the end of the input");
     let tail = if len == most { behind.len() } else { 0 };
     let mut places = [
         libc::iovec { iov_base: spare.as_mut_ptr().cast(), iov_len: len },

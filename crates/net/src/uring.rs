@@ -292,6 +292,10 @@ impl Uring {
         }
     }
 
+    pub fn is_direct(&self, token: Token) -> bool {
+        self.reads[token.slot as usize].state == UringState::Direct
+    }
+
     pub fn await_readable(&mut self, token: Token, _is_drained: bool) {
         let read = &mut self.reads[token.slot as usize];
         if read.state == UringState::Direct {
@@ -438,7 +442,9 @@ impl Uring {
             op::ACCEPT => self.accept_all(batch),
             op::WAKER if !cqueue::more(flags) => self.watch_waker(),
             op::WRITABLE => batch.events.push(Event::Writable { token }),
-            op::READABLE => self.readable(token, batch),
+            // One that was cancelled says nothing of one that was made after it.
+            op::READABLE if result != -libc::ECANCELED => self.readable(token, batch),
+            op::READABLE => {}
             op::CANCEL => self.cancel_failed(token, result),
             op::HANGUP => {
                 let current = self.reads.get_mut(token.slot as usize);

@@ -25,7 +25,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*, fence};
 
 /// Length and room.
 const HEADER: usize = 8;
@@ -33,6 +33,11 @@ const HEADER: usize = 8;
 const COUNT: usize = 8;
 /// Strings with so much room are worth asking the kernel for huge pages.
 const LARGE: usize = 4 << 20;
+/// Strings that may have huge pages. Pages that were asked for are a mapping of their own to the
+/// kernel, of which a process has some 65 000.
+const MAX_ADVISED: usize = 8192;
+/// Large strings that there are.
+static ADVISED: AtomicUsize = AtomicUsize::new(0);
 /// Strings with so much room are counted; shorter ones are cheaper to copy than to count.
 pub const COUNTED: usize = 16 << 10;
 
@@ -66,6 +71,32 @@ pub const fn block_for(len: usize) -> usize {
     head(room) + room
 }
 
+/// Asks the kernel for huge pages for a block whose room was `before` and is `now`, if it is large
+/// and there are not too many such.
+///
+/// # Safety
+/// The block has `head` bytes and this room, and is the caller's.
+#[inline]
+unsafe fn advise(at: NonNull<u8>, head: usize, (before, now): (usize, usize)) {
+    if before >= LARGE || now >= LARGE {
+        count_large(before, now);
+        if now >= LARGE && ADVISED.load(Relaxed) <= MAX_ADVISED {
+            // SAFETY: the caller's contract.
+            unsafe { advise_huge_pages(at, head + now) };
+        }
+    }
+}
+
+/// Counts a string that becomes large, or is large no more.
+#[cold]
+fn count_large(before: usize, now: usize) {
+    match (before >= LARGE, now >= LARGE) {
+        (false, true) => _ = ADVISED.fetch_add(1, Relaxed),
+        (true, false) => _ = ADVISED.fetch_sub(1, Relaxed),
+        _ => {}
+    }
+}
+
 /// An empty string with this room; `None` if the memory cannot be had.
 fn allocate(room: usize) -> Option<HeapString> {
     assert!(room <= u32::MAX as usize, "a string of more than 4 GiB");
@@ -73,9 +104,7 @@ fn allocate(room: usize) -> Option<HeapString> {
     // SAFETY: the layout is not empty; count and header are written before they are read.
     unsafe {
         let at = NonNull::new(alloc(layout(room)))?;
-        if room >= LARGE {
-            advise_huge_pages(at, head + room);
-        }
+        advise(at, head, (0, room));
         if head > HEADER {
             at.cast::<u64>().write(1);
         }
@@ -218,14 +247,11 @@ impl HeapString {
         // SAFETY: allocated with this layout; the new size is not zero, and what stands in front of
         // the header moves with it.
         let at = unsafe { realloc(self.block(), layout(old), head + room) };
-        if let Some(at) = NonNull::new(at).filter(|_| room >= LARGE) {
-            // SAFETY: the block is allocated and ours.
-            unsafe { advise_huge_pages(at, head + room) };
-        }
-        match NonNull::new(at) {
-            // SAFETY: the header stands so far behind the beginning.
-            Some(at) => self.0 = unsafe { at.add(head - HEADER) },
-            None => handle_alloc_error(layout(room)),
+        let Some(at) = NonNull::new(at) else { handle_alloc_error(layout(room)) };
+        // SAFETY: the block is allocated and ours; the header stands so far behind its beginning.
+        unsafe {
+            advise(at, head, (old, room));
+            self.0 = at.add(head - HEADER);
         }
         self.set_header(1, room);
     }
@@ -335,8 +361,12 @@ impl Drop for HeapString {
             // What the others have read comes before the block is used for something else.
             fence(Acquire);
         }
+        let room = self.room();
+        if room >= LARGE {
+            count_large(room, 0);
+        }
         // SAFETY: allocated with this layout; no other owner is left.
-        unsafe { dealloc(self.block(), layout(self.room())) }
+        unsafe { dealloc(self.block(), layout(room)) }
     }
 }
 
