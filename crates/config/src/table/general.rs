@@ -73,7 +73,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "0 200 800",
         "scores of primary, replica and background child",
     ),
-    flag("disable-thp", "yes", "ask the kernel for small pages where it gives large ones unasked").immutable(),
+    flag("disable-thp", "yes", "small pages where the kernel gives large ones unasked").immutable(),
     int("hz", COUNT, "10", "background turns a second, kept between 1 and 500"),
     flag("dynamic-hz", "yes", "raise hz with the number of clients").not_yet(),
     flag("activerehashing", "yes", "spend idle time on growing tables").not_yet(),
