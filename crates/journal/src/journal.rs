@@ -223,6 +223,12 @@ impl Journal {
         JournalPos(self.state.load(Acquire) >> 8)
     }
 
+    /// Returns the position up to which entries are complete: threads may still be copying those
+    /// behind it.
+    pub fn complete(&self) -> JournalPos {
+        self.log.get().map_or_else(|| self.position(), |log| JournalPos(self.published(log)))
+    }
+
     /// Returns the database that is selected behind the last entry; `None` if the next one begins
     /// with SELECT in any case. Exact while the world is stopped.
     pub fn selected_db(&self) -> Option<DbIndex> {

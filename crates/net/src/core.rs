@@ -7,6 +7,7 @@
 //! later in the same turn.
 
 use super::Close;
+use super::backlog::Backlog;
 use super::conn::{ConnId, Link, Pool, Token, flag};
 use super::fair::Budget;
 use super::gated::{Gate, Passed};
@@ -209,6 +210,9 @@ impl Core {
             link.flags |= flag::DEAD;
             // Free the output now, because other connections may need the memory in this turn.
             (link.out, link.backlog) = (Output::default(), None);
+            if let Some(session) = &mut link.tls {
+                session.unsealed = Backlog::default();
+            }
             self.dead.push((slot, why));
         }
     }

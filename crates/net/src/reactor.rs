@@ -618,14 +618,16 @@ impl<H: Handler> Reactor<H> {
                 self.core.close_after_flush(slot);
             }
         }
-        self.flush();
+        // What is sent piece by piece goes on without an event.
+        let mut goes_on = self.flush();
         let deadline = Instant::now() + STOP_TIME;
         loop {
             let waits = |link: &Link| {
                 link.is(flag::STUCK | flag::HANDED) || link.holds() || link.unsealed() > 0
             };
             let stuck = self.core.links.iter().any(waits);
-            let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
+            let timeout =
+                if stuck && !goes_on { Duration::from_millis(10) } else { Duration::ZERO };
             self.driver.wait(timeout, None, &mut self.batch)?;
             self.after_submission();
             self.settle();
@@ -643,12 +645,12 @@ impl<H: Handler> Reactor<H> {
                 }
             }
             self.release_held();
-            self.flush();
+            goes_on = self.flush();
             self.announce_held();
             self.core.dead.iter_mut().for_each(|(_, why)| *why = Close::Stopping);
             self.reap();
             let stuck = self.core.links.iter().any(waits);
-            if !stuck || Instant::now() >= deadline {
+            if !(stuck || goes_on) || Instant::now() >= deadline {
                 break;
             }
         }

@@ -276,7 +276,9 @@ impl<H: Handler> Reactor<H> {
             Ok(true) => {
                 link.backlog = None;
                 link.flags &= !flag::STUCK;
-                if !link.out.is_empty() || link.unsealed() > 0 {
+                // One that closes by TLS has its goodbye to say, once.
+                let has_goodbye = link.is(flag::TLS) && link.is(flag::CLOSING);
+                if !link.out.is_empty() || link.unsealed() > 0 || has_goodbye {
                     self.core.mark_dirty(slot);
                 } else {
                     self.drained(slot);

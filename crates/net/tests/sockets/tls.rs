@@ -246,6 +246,15 @@ fn goodbye_is_said(backend: Backend) {
     let mut rest = Vec::new();
     assert_eq!(peer.stream.read_to_end(&mut rest).unwrap(), 0);
     assert_eq!(server.watch.closed(id), Close::Asked);
+    // Behind long output, too, wherever the socket becomes full.
+    for more in 0..16 {
+        let len = 3_000_000 + more * 32_768;
+        let mut peer = authority.connect(&server, None);
+        peer.say(&format!("big {len}\nquit\n"));
+        let mut rest = Vec::new();
+        peer.stream.read_to_end(&mut rest).unwrap();
+        assert!(rest.ends_with(b"\nbye\n") && rest.len() > len, "{} of {len} bytes", rest.len());
+    }
     // And the other way round.
     let mut peer = authority.connect(&server, None);
     let id = peer.id();

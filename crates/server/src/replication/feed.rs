@@ -208,7 +208,8 @@ impl Feeding {
     /// Returns the replicas to feed. After this call the thread is notified of new entries again.
     pub fn begin(&self, engine: &Engine) -> Vec<ConnId> {
         if let Some(feed) = &self.feed {
-            feed.looks(engine.journal.position());
+            // Of what is behind that, the thread that still copies it notifies when it is done.
+            feed.looks(engine.journal.complete());
         }
         self.connections.clone()
     }
@@ -218,7 +219,7 @@ impl Feeding {
     #[inline]
     pub fn notify_others(&mut self, engine: &Engine, thread: usize) {
         let position = engine.journal.position();
-        if position != self.notified_at {
+        if position != self.notified_at && engine.has_feeds() {
             self.notified_at = position;
             engine.nudge_feeds(thread);
         }

@@ -382,14 +382,19 @@ impl Engine {
     /// `thread`.
     #[inline]
     pub fn nudge_feeds(&self, thread: usize) {
-        if self.replicas.has_feeds.load(Relaxed) {
+        if self.has_feeds() {
             self.nudge_each_feed(thread);
         }
     }
 
+    /// Returns whether some thread feeds replicas.
+    #[inline]
+    pub fn has_feeds(&self) -> bool {
+        self.replicas.has_feeds.load(Acquire)
+    }
+
     #[cold]
     fn nudge_each_feed(&self, thread: usize) {
-        // The thread that still copies an entry notifies of that entry itself.
         let position = self.journal.position().0;
         for feed in lock(&self.replicas.feeds).iter() {
             let has_news = feed.thread != thread && position > feed.seen.load(SeqCst);
