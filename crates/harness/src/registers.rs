@@ -31,6 +31,8 @@ pub struct Registers {
     addresses: Vec<SocketAddr>,
     recorder: Recorder,
     transactions: ListTransactions,
+    /// Whether keys with the same tag are on one server, so that there are transactions over them.
+    has_tags: bool,
     began: Instant,
     next: AtomicU64,
     confirmed: AtomicU64,
@@ -47,6 +49,7 @@ impl Registers {
             addresses,
             recorder: Recorder::new(),
             transactions: ListTransactions::default(),
+            has_tags: true,
             began: Instant::now(),
             next: AtomicU64::new(1),
             confirmed: AtomicU64::new(0),
@@ -54,6 +57,11 @@ impl Registers {
             first_failure: Mutex::default(),
             is_over: AtomicBool::new(false),
         }
+    }
+
+    /// Registers alone, of servers between which a proxy divides keys whatever their tags are.
+    pub fn without_transactions(address: SocketAddr) -> Registers {
+        Registers { has_tags: false, ..Registers::new(vec![address]) }
     }
 
     /// Runs clients as long as `meanwhile` does.
@@ -148,8 +156,8 @@ impl Registers {
             let register = self.register(&mut rng);
             let is_well = match rng.below(5) {
                 0 | 1 => self.write(worker, connection, &register),
-                2 | 3 => self.read(worker, connection, &register),
-                _ => self.transact(worker, connection, &mut rng),
+                4 if self.has_tags => self.transact(worker, connection, &mut rng),
+                _ => self.read(worker, connection, &register),
             };
             if !is_well {
                 client = None;

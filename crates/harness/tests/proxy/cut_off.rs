@@ -132,7 +132,7 @@ fn no_confirmed_write_is_lost_whatever_the_network_does() {
         println!("seed {seed}");
         let mut rng = Rng::new(seed);
         let mut machines = Machines::start(&network);
-        let work = Registers::new(vec![machines.proxy.address]);
+        let work = Registers::without_transactions(machines.proxy.address);
         let ledger = Ledger::start(machines.proxy.address, time);
         work.during(seed, || {
             let mut left = Vec::new();
