@@ -101,22 +101,22 @@ impl<H: Handler> Reactor<H> {
             }
         }
         self.core.dirty = dirty;
-        eager |= self.follow_up(later);
+        eager |= !later.is_empty() && self.follow_up(later);
         self.core.send_budget = Budget::new();
         self.core.receive_budget = Budget::new();
         eager
     }
 
-    /// Goes on with TLS connections after the flush. Returns whether there is work at once.
+    /// Goes on with TLS connections after the flush. There is work at once then.
+    #[cold]
     fn follow_up(&mut self, later: Vec<(u32, Later)>) -> bool {
-        let any = !later.is_empty();
         for (slot, what) in later {
             match what {
                 Later::Flush => self.core.mark_dirty(slot),
                 Later::Tell => self.tell_drained(slot),
             }
         }
-        any
+        true
     }
 
     /// Tells the handler that the socket has taken all.
