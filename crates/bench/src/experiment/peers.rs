@@ -25,58 +25,47 @@ pub struct Peer {
 struct Known {
     name: &'static str,
     program: &'static str,
+    /// The options that say where it listens and works.
+    place: &'static [&'static str],
+    /// The others.
     arguments: &'static [&'static str],
     /// Whether a report says that it is missing.
     is_wanted: bool,
 }
 
-/// Of Redis and its descendants.
-const LIKE_REDIS: &[&str] = &[
-    "--port",
-    PORT,
-    "--bind",
-    "127.0.0.1",
-    "--unixsocket",
-    SOCKET,
-    "--dir",
-    DIRECTORY,
-    "--save",
-    "",
-    "--io-threads",
-    THREADS,
-];
+/// Where Redis and those that take its options listen and work.
+const LIKE_REDIS: &[&str] =
+    &["--port", PORT, "--bind", "127.0.0.1", "--unixsocket", SOCKET, "--dir", DIRECTORY];
+
+/// The options of a server that takes Redis's.
+const REDIS: Known = Known {
+    name: "redis",
+    program: "redis-server",
+    place: LIKE_REDIS,
+    arguments: &["--save", "", "--io-threads", THREADS],
+    is_wanted: false,
+};
 
 const KNOWN: [Known; 6] = [
-    Known { name: "valkey", program: "valkey-server", arguments: LIKE_REDIS, is_wanted: true },
-    Known { name: "redis", program: "redis-server", arguments: LIKE_REDIS, is_wanted: false },
+    Known { name: "valkey", program: "valkey-server", is_wanted: true, ..REDIS },
+    REDIS,
     Known {
         name: "keydb",
         program: "keydb-server",
-        arguments: &[
-            "--port",
-            PORT,
-            "--bind",
-            "127.0.0.1",
-            "--unixsocket",
-            SOCKET,
-            "--dir",
-            DIRECTORY,
-            "--save",
-            "",
-            "--server-threads",
-            THREADS,
-        ],
-        is_wanted: false,
+        arguments: &["--save", "", "--server-threads", THREADS],
+        ..REDIS
     },
     Known {
         name: "pogocache",
         program: "pogocache",
+        place: &[],
         arguments: &["-h", "127.0.0.1", "-p", PORT, "-s", SOCKET, "--threads", THREADS],
         is_wanted: true,
     },
     Known {
         name: "garnet",
         program: "GarnetServer",
+        place: &[],
         arguments: &[
             "--bind",
             "127.0.0.1",
@@ -97,20 +86,8 @@ const KNOWN: [Known; 6] = [
     Known {
         name: "dragonfly",
         program: "dragonfly",
-        arguments: &[
-            "--port",
-            PORT,
-            "--bind",
-            "127.0.0.1",
-            "--unixsocket",
-            SOCKET,
-            "--dir",
-            DIRECTORY,
-            "--dbfilename",
-            "",
-            "--proactor_threads",
-            THREADS,
-        ],
+        place: LIKE_REDIS,
+        arguments: &["--dbfilename", "", "--proactor_threads", THREADS],
         is_wanted: true,
     },
 ];
@@ -127,7 +104,7 @@ pub struct Peers {
 /// `NAME=COMMAND`.
 pub fn peers(lab: &Lab, named: &[String]) -> Result<Peers, String> {
     let dunlin = [lab.program().to_owned(), "server".into()];
-    let mut all = vec![Peer::new("Dunlin", &dunlin, LIKE_REDIS)];
+    let mut all = vec![Peer::new("Dunlin", &dunlin, Some(&REDIS))];
     for argument in named {
         all.push(parsed(argument)?);
     }
@@ -143,7 +120,7 @@ pub fn peers(lab: &Lab, named: &[String]) -> Result<Peers, String> {
         };
         match words {
             _ if has(&all, known.name) => {}
-            Some(words) => all.push(Peer::new(known.name, &words, known.arguments)),
+            Some(words) => all.push(Peer::new(known.name, &words, Some(known))),
             None if known.is_wanted => missing.push(known.name),
             None => {}
         }
@@ -163,8 +140,8 @@ fn parsed(argument: &str) -> Result<Peer, String> {
     }
     let is_filled = words.iter().any(|word| word.contains(PORT));
     match KNOWN.iter().find(|known| known.name == name) {
-        _ if is_filled => Ok(Peer::new(name, &words, &[])),
-        Some(known) => Ok(Peer::new(name, &words, known.arguments)),
+        _ if is_filled => Ok(Peer::new(name, &words, None)),
+        Some(known) => Ok(Peer::new(name, &words, Some(known))),
         None => Err(format!(
             "--peer {argument}: the options of '{name}' are not known; write {PORT} and {THREADS} \
              where they belong in its command"
@@ -173,9 +150,11 @@ fn parsed(argument: &str) -> Result<Peer, String> {
 }
 
 impl Peer {
-    fn new(name: &str, words: &[String], arguments: &[&str]) -> Peer {
-        let arguments = arguments.iter().map(|word| (*word).to_owned());
-        Peer { name: name.into(), words: words.iter().cloned().chain(arguments).collect() }
+    /// Returns a server of this name: its command, and behind it the options that are known of it.
+    fn new(name: &str, words: &[String], known: Option<&Known>) -> Peer {
+        let options = known.into_iter().flat_map(|known| known.place.iter().chain(known.arguments));
+        let options = options.map(|word| (*word).to_owned());
+        Peer { name: name.into(), words: words.iter().cloned().chain(options).collect() }
     }
 
     /// Starts it with so many threads on these processors.
@@ -208,6 +187,12 @@ mod tests {
         assert_eq!(command.join(" "), "/opt/pogocache -h 127.0.0.1 -p 7 -s /tmp/s --threads 3");
         let peer = parsed("garnet=dotnet garnet.dll --port={port}").unwrap();
         assert_eq!(peer.command(7, 3, "", "").join(" "), "dotnet garnet.dll --port=7");
+        let keydb = parsed("keydb=/opt/keydb-server").unwrap();
+        assert_eq!(
+            keydb.command(7, 3, "/tmp/s", "/tmp").join(" "),
+            "/opt/keydb-server --port 7 --bind 127.0.0.1 --unixsocket /tmp/s --dir /tmp --save  \
+             --server-threads 3"
+        );
     }
 
     #[test]
