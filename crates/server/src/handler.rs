@@ -425,7 +425,7 @@ impl ReactorHandler {
                 Consumed::read(fed.consumed)
             }
             Next::NotNow(NotNow::Cold) => {
-                io.pause();
+                io.hold_back();
                 Consumed::read(fed.consumed)
             }
             Next::NotNow(NotNow::Forwarded) => {
@@ -437,9 +437,14 @@ impl ReactorHandler {
                 io.pause();
                 Consumed::read(fed.consumed)
             }
-            Next::NotNow(NotNow::Paused | NotNow::Held) => {
+            Next::NotNow(NotNow::Paused) => {
                 self.paused.push(io.id());
                 io.pause();
+                Consumed::read(fed.consumed)
+            }
+            Next::NotNow(NotNow::Held) => {
+                self.paused.push(io.id());
+                io.hold_back();
                 Consumed::read(fed.consumed)
             }
             Next::Closing => {

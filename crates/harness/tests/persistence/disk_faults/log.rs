@@ -5,6 +5,9 @@ use crate::disk_faults::{DONE, check_list, crash, hears, written};
 use harness::client::{ask, ok};
 use harness::info::field;
 use harness::wait::eventually;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 #[test]
@@ -122,6 +125,36 @@ fn with_everysec_writes_wait_for_a_file_that_lags_and_reads_do_not() {
         writes.join().expect("it is refused")
     });
     assert!(refused.starts_with("MISCONF Errors writing to the AOF file: "), "{refused}");
+}
+
+#[test]
+fn what_a_client_sent_before_its_end_waits_with_it() {
+    let faults = Faults::new("lag-ends");
+    let server = faults.start(&[]);
+    let mut client = server.client();
+    faults.set(&[("stuck-write", 0, ".incr.aof")]);
+    let mut other = TcpStream::connect(("127.0.0.1", server.port())).expect("it listens");
+    let has_ended = AtomicBool::new(false);
+    let mut writer = server.client();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !has_ended.load(Relaxed) {
+                ok(&mut writer, "RPUSH list x");
+            }
+        });
+        eventually("writes wait", || field(&mut client, "aof_held_writes") == "1");
+        other.write_all(b"RPUSH held a\r\nRPUSH held b\r\n").expect("it takes them");
+        other.shutdown(Shutdown::Write).expect("it is open");
+        eventually("both have come", || {
+            let list = ask(&mut client, "CLIENT LIST");
+            String::from_utf8_lossy(list.text().unwrap_or_default()).contains(" qbuf=28 ")
+        });
+        faults.set(&[]);
+        let mut replies = String::new();
+        other.read_to_string(&mut replies).expect("it is answered");
+        has_ended.store(true, Relaxed);
+        assert_eq!(replies, ":1\r\n:2\r\n");
+    });
 }
 
 #[test]
