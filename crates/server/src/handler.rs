@@ -25,7 +25,7 @@ use net::{
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use structs::output::Output;
 
 /// Bytes of replies to one client, after which the others get their turn.
@@ -47,10 +47,10 @@ const LINE_END: usize = 2;
 const ROUND: Duration = Duration::from_millis(100);
 
 /// How often the thread's empty pages are made available to others.
-const COLLECT_MS: i64 = 500;
+const COLLECT_EVERY: Duration = Duration::from_millis(500);
 
 /// How often the thread for operators notes the databases' figures.
-const FIGURES_MS: i64 = 1000;
+const FIGURES_EVERY: Duration = Duration::from_secs(1);
 
 /// Between two turns of eviction that were too short.
 const EVICTION_PAUSE: Duration = Duration::from_millis(1);
@@ -104,6 +104,25 @@ impl Client {
     }
 }
 
+/// When work that comes round is due. Setting the time of day does not change it.
+#[derive(Clone, Copy, Default)]
+struct Due(Option<Instant>);
+
+impl Due {
+    /// Returns whether the work is due, and sets the next time if so.
+    fn falls(&mut self, now: Instant, every: Duration) -> bool {
+        let falls = self.0.is_none_or(|due| now >= due);
+        if falls {
+            self.0 = Some(now + every);
+        }
+        falls
+    }
+
+    fn left(self, now: Instant) -> Duration {
+        self.0.map_or(Duration::ZERO, |due| due.saturating_duration_since(now))
+    }
+}
+
 /// One thread's handler.
 pub struct ReactorHandler {
     engine: &'static Engine,
@@ -118,9 +137,9 @@ pub struct ReactorHandler {
     forwarder: Option<Forwarder>,
     /// Bridges to replicas that are about to open.
     bridges: Vec<(ConnId, Bridge)>,
-    next_round: Millis,
-    next_collection: Millis,
-    next_figures: Millis,
+    round: Due,
+    collection: Due,
+    figures: Due,
     /// Connections by `admin-socket`.
     operators: usize,
     /// Keys have to go, and the last turn was too short for them.
@@ -140,9 +159,9 @@ impl ReactorHandler {
             limited: VecDeque::new(),
             replicas: Feeding::default(),
             bridges: Vec::new(),
-            next_round: Millis(0),
-            next_collection: Millis(0),
-            next_figures: Millis(0),
+            round: Due::default(),
+            collection: Due::default(),
+            figures: Due::default(),
             operators: 0,
             is_evicting: false,
             expiry: engine::expire::Cycle::default(),
@@ -339,7 +358,7 @@ impl ReactorHandler {
     }
 
     /// Housekeeping over all connections of the thread.
-    fn round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
+    fn go_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
         let engine = self.engine;
         engine.look_at_log();
         if engine.debug.pauses_cron() {
@@ -379,12 +398,11 @@ impl ReactorHandler {
             }
         });
         if self.worker.context().is_for_operators {
-            self.note_figures(now);
+            self.note_figures(cx.now());
         } else {
             self.expiry.begin(&mut self.worker);
         }
-        if now >= self.next_collection {
-            self.next_collection = Millis(now.0 + COLLECT_MS);
+        if self.collection.falls(cx.now(), COLLECT_EVERY) {
             memory::collect();
         }
         if self.thread() == 0 {
@@ -397,9 +415,8 @@ impl ReactorHandler {
     }
 
     /// Notes what operators are told while it cannot be had.
-    fn note_figures(&mut self, now: Millis) {
-        if now >= self.next_figures {
-            self.next_figures = Millis(now.0 + FIGURES_MS);
+    fn note_figures(&mut self, now: Instant) {
+        if self.figures.falls(now, FIGURES_EVERY) {
             self.worker.with_db(|db| db.note_figures());
         }
     }
@@ -839,13 +856,12 @@ impl Handler for ReactorHandler {
         let now = now();
         self.end_waits(cx, now);
         self.resume_limited(cx);
-        if now >= self.next_round {
-            self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
-            self.round(cx, now);
+        if self.round.falls(cx.now(), ROUND) {
+            self.go_round(cx, now);
         } else if self.is_evicting {
             self.is_evicting = self.worker.keep_limit();
         }
-        let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
+        let round = self.round.left(cx.now()).max(Duration::from_millis(1));
         let most = if self.is_evicting { EVICTION_PAUSE } else { round };
         let most = self.expiry.step(&mut self.worker).map_or(most, |pause| pause.min(most));
         self.tick_of_forwarder(cx, most)
