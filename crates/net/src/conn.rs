@@ -271,6 +271,22 @@ impl Link {
         self.tls.as_ref().map_or(0, |session| session.unsealed.bytes)
     }
 
+    /// Returns the output that waits before `out`, in sending order: for the socket, and to be
+    /// encrypted.
+    pub fn waiting(&self) -> impl Iterator<Item = &Backlog> {
+        let unsealed = self.tls.as_ref().map(|session| &session.unsealed);
+        let unsealed = unsealed.filter(|unsealed| unsealed.bytes > 0);
+        self.backlog.as_deref().into_iter().chain(unsealed)
+    }
+
+    /// Returns the bytes of memory of the output that waits before `out`, without those of a string
+    /// that they share.
+    pub fn waiting_memory(&self) -> usize {
+        let memory: usize = self.waiting().map(|waiting| waiting.memory).sum();
+        let joint = self.waiting().last().map_or(0, |last| last.joint_bytes(&self.out));
+        memory.saturating_sub(joint)
+    }
+
     /// Returns the bytes of output that the socket has not taken yet.
     #[inline]
     pub fn pending_output(&self) -> usize {
@@ -287,15 +303,7 @@ impl Link {
         if self.out.is_plain() && self.backlog.is_none() && self.unsealed() == 0 {
             return pending;
         }
-        let own = self.out.charge() + self.handed as usize;
-        let behind = self
-            .backlog
-            .as_ref()
-            .map_or(0, |backlog| backlog.memory.saturating_sub(backlog.joint_bytes(&self.out)));
-        let unsealed = self.tls.as_ref().map_or(0, |session| {
-            session.unsealed.memory.saturating_sub(session.unsealed.joint_bytes(&self.out))
-        });
-        pending.min(own + behind + unsealed)
+        pending.min(self.out.charge() + self.handed as usize + self.waiting_memory())
     }
 }
 

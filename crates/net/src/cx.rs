@@ -19,7 +19,7 @@ pub struct OutputSize {
     pub buffered: usize,
     /// The size of the buffer that is in; idle connections have none.
     pub buffer: usize,
-    /// Buffers that wait because the socket is full.
+    /// Buffers that wait because the socket is full, or to be encrypted.
     pub chunks: usize,
     /// The memory they take.
     pub chunk_memory: usize,
@@ -116,9 +116,7 @@ impl ConnIo<'_> {
     #[inline]
     pub fn backlog(&self) -> usize {
         let link = &self.core.links[self.slot as usize];
-        let unsealed = link.tls.as_ref().map(|session| &session.unsealed);
-        let waiting = link.backlog.as_deref().into_iter().chain(unsealed);
-        waiting.map(|backlog| backlog.bytes.min(backlog.memory)).sum()
+        link.waiting().map(|waiting| waiting.bytes.min(waiting.memory)).sum()
     }
 
     /// Input that waits to be consumed; see [`ConnIo::pending_input`].
@@ -146,37 +144,20 @@ impl ConnIo<'_> {
         link.filling.take_if(|filling| filling.is_complete())?.finish()
     }
 
-    /// The output buffer and what waits behind a socket that is full.
+    /// The output buffer and what waits before it.
     pub fn output_size(&self) -> OutputSize {
         let link = &self.core.links[self.slot as usize];
         let handed = link.handed as usize;
-        let buffer = link.out.capacity() + handed;
-        if let Some(session) = link.tls.as_ref().filter(|session| session.unsealed.bytes > 0) {
-            let waiting = link.backlog.as_deref().into_iter().chain([&session.unsealed]);
-            let (chunks, memory) = waiting.fold((0, 0), |(chunks, memory), backlog| {
-                (chunks + backlog.chunks.len(), memory + backlog.memory)
-            });
-            let own = usize::from(!link.out.is_empty() || handed > 0);
-            let chunk_memory =
-                memory + link.out.memory() + handed - session.unsealed.joint_bytes(&link.out);
-            return OutputSize { chunks: chunks + own, chunk_memory, ..OutputSize::default() };
+        if link.out.is_plain() && link.waiting().next().is_none() {
+            let (buffered, buffer) = (link.out.len() + handed, link.out.capacity() + handed);
+            return OutputSize { buffered, buffer, ..OutputSize::default() };
         }
-        match link.backlog.as_deref() {
-            // What stands behind a backlog waits with it, though it is not among its chunks yet.
-            Some(backlog) => OutputSize {
-                chunks: backlog.chunks.len() + usize::from(!link.out.is_empty() || handed > 0),
-                chunk_memory: backlog.memory + link.out.memory() + handed
-                    - backlog.joint_bytes(&link.out),
-                ..OutputSize::default()
-            },
-            None if link.out.is_plain() => {
-                let buffered = link.out.len() + handed;
-                OutputSize { buffered, buffer, ..OutputSize::default() }
-            }
-            None => {
-                let chunk_memory = link.out.memory() + handed;
-                OutputSize { chunks: 1, chunk_memory, ..OutputSize::default() }
-            }
+        // What stands behind others waits with them, though it is not among their chunks yet.
+        let own = usize::from(!link.out.is_empty() || handed > 0);
+        OutputSize {
+            chunks: link.waiting().map(|waiting| waiting.chunks.len()).sum::<usize>() + own,
+            chunk_memory: link.waiting_memory() + link.out.memory() + handed,
+            ..OutputSize::default()
         }
     }
 

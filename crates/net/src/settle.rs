@@ -2,9 +2,9 @@
 //!
 //! At the end of a turn, the buffer of each connection that was written to goes to the driver. When
 //! the next wait returns, all of them are settled: a buffer that was sent whole returns to the
-//! pool, and the connection keeps nothing. Only a peer that does not read fast enough gets a
-//! backlog. It is sent by plain system calls when the socket takes more. Meanwhile new replies are
-//! queued after it.
+//! pool, and the connection keeps nothing. A peer that does not read fast enough gets a backlog. It
+//! is sent by plain system calls when the socket takes more. Meanwhile new replies are queued after
+//! it. Long output of a TLS connection waits likewise, as it is encrypted piece by piece.
 
 use super::Close;
 use super::Handler;
@@ -23,8 +23,6 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use structs::output::Output;
 
-/// Least number of bytes with which replies join a backlog.
-const PIECE: usize = 64 << 10;
 /// Number of bytes that are encrypted at a time. The session keeps a copy of them meanwhile.
 const SEALED: usize = 64 << 10;
 
@@ -376,7 +374,7 @@ fn note_held(core: &mut Core, slot: u32) {
 
 /// Moves replies to the backlog if they are long enough for a chunk.
 fn queue_behind(link: &mut Link) {
-    if link.out.len() < PIECE || link.is(flag::TLS) || link.holds() {
+    if link.out.len() < fair::PIECE || link.is(flag::TLS) || link.holds() {
         return;
     }
     if let Some(backlog) = link.backlog.as_mut() {
