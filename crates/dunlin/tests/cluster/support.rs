@@ -282,6 +282,13 @@ impl Machine {
         self.create_with(name, &["--replicas", replicas])
     }
 
+    /// Whether its etcd has noticed that it did not get to its work, as on a busy machine.
+    pub fn etcd_was_late(&self) -> bool {
+        let log = std::fs::read_to_string(self.directory.join("logs/etcd.log"));
+        let log = log.unwrap_or_default();
+        ["took too long", "overloaded", "slow fdatasync"].iter().any(|word| log.contains(word))
+    }
+
     /// Creates a database of three shards with these options, and returns its port and what was
     /// said.
     pub fn create_with(&self, name: &str, options: &[&str]) -> (u16, String) {

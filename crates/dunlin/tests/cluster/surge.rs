@@ -92,7 +92,7 @@ fn restart(machines: &[&Machine], ports: &[u16], confirmed: &mut [u64; WRITERS])
     let (looks, wrong) = std::thread::scope(|scope| {
         let over = SetAtEnd(&is_over);
         let watcher = scope.spawn(|| watch_members(first, 2, &is_over));
-        under_writers(ports, confirmed, || {
+        under_writers(first, ports, confirmed, || {
             let (is_done, text) = first.ask(&["restart", "d", "--surge"]);
             assert!(is_done && text.contains("restart d: done"), "{text}");
             until_ok(first, "d");
@@ -158,7 +158,7 @@ fn another_node_goes_on_with_the_restart_and_a_cancel_takes_the_copy_out() {
     let ports = create(&first, &["--memory", "96mb", "--replicas", "1", "--commit", "quorum"]);
     let mut confirmed = [0; WRITERS];
     let before = processes(&[&first, &second]);
-    under_writers(&ports, &mut confirmed, || {
+    under_writers(&first, &ports, &mut confirmed, || {
         let id = begin(&second);
         until_added(&first);
         second.kill_node();
@@ -180,7 +180,7 @@ fn another_node_goes_on_with_the_restart_and_a_cancel_takes_the_copy_out() {
     }
 
     let old = ids(&first);
-    under_writers(&ports, &mut confirmed, || {
+    under_writers(&first, &ports, &mut confirmed, || {
         let id = begin(&first);
         until_added(&first);
         let (is_done, text) = first.ask(&["cancel", &id]);
@@ -219,7 +219,7 @@ fn a_program_that_does_not_start_ends_the_restart_at_the_copy_that_was_added() {
     std::fs::set_permissions(&bad, Permissions::from_mode(0o755)).expect("it may run");
     replace(&link, &bad);
     let mut confirmed = [0; WRITERS];
-    under_writers(&ports, &mut confirmed, || {
+    under_writers(&machine, &ports, &mut confirmed, || {
         let (is_done, text) = machine.ask(&["restart", "d", "--surge"]);
         let says = text.contains("does not run, and was taken out") && text.contains("is broken");
         assert!(!is_done && says, "{text}");
