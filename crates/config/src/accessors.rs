@@ -97,6 +97,7 @@ numbers! {
     max_new_tls_connections_per_cycle: u32 = "max-new-tls-connections-per-cycle" as small;
     io_threads: usize = "io-threads" as count;
     io_backend: IoBackend = "io-backend" as IoBackend::from_number;
+    io_busy_poll_usec: u32 = "io-busy-poll-usec" as small;
     io_coalesce_usec: u32 = "io-coalesce-usec" as small;
     client_query_buffer_limit: usize = "client-query-buffer-limit" as count;
     proto_max_bulk_len: usize = "proto-max-bulk-len" as count;

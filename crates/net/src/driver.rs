@@ -103,6 +103,11 @@ impl Driver {
         either!(self, d => d.unlisten(key));
     }
 
+    /// Has waits ask network cards for packets for so many microseconds before they sleep.
+    pub fn busy_poll(&self, micros: u32) -> io::Result<()> {
+        either!(self, d => d.busy_poll(micros))
+    }
+
     /// Whether it can wait for several events at once.
     pub fn can_be_patient(&self) -> bool {
         matches!(self, Driver::Uring(ring) if ring.can_be_patient())

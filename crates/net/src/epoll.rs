@@ -95,6 +95,10 @@ impl Epoll {
         Ok(this)
     }
 
+    pub fn busy_poll(&self, micros: u32) -> io::Result<()> {
+        sys::set_busy_poll(&self.epoll, micros)
+    }
+
     fn control(&self, what: i32, fd: RawFd, events: i32, data: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events: events as u32, u64: data };
         // SAFETY: `event` is read during the call only.

@@ -120,6 +120,14 @@ impl<H: Handler> Reactor<H> {
         })
     }
 
+    /// Has waits ask network cards for packets for so many microseconds before the thread sleeps.
+    ///
+    /// # Errors
+    /// The kernel cannot do that.
+    pub fn busy_poll(&self, micros: u32) -> io::Result<()> {
+        self.driver.busy_poll(micros)
+    }
+
     /// Runs until [`Net::stop`] or [`Cx::stop`]; then sends what the sockets take, reports every
     /// connection as closed, and returns the handler.
     ///

@@ -33,6 +33,24 @@ pub(super) fn epoll() -> io::Result<OwnedFd> {
     own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
 }
 
+/// Has waits of `epoll` ask network cards for packets for so many microseconds before they sleep.
+pub(super) fn set_busy_poll(epoll: &OwnedFd, micros: u32) -> io::Result<()> {
+    /// `struct epoll_params`.
+    #[repr(C)]
+    struct Params {
+        micros: u32,
+        /// Packets that a card is asked for at a time: what the kernel takes by itself.
+        budget: u16,
+        is_preferred: u8,
+        padding: u8,
+    }
+    /// `EPIOCSPARAMS`: `_IOW(0x8a, 1, struct epoll_params)`.
+    const SET_PARAMS: libc::c_ulong = 0x4008_8a01;
+    let params = Params { micros, budget: 8, is_preferred: 0, padding: 0 };
+    // SAFETY: `params` is read during the call only.
+    check(unsafe { libc::ioctl(epoll.as_raw_fd(), SET_PARAMS as _, &raw const params) }).map(drop)
+}
+
 /// Has `epoll` watch for something to read or accept, under this name.
 pub(super) fn watch(epoll: &OwnedFd, fd: RawFd, name: u64) -> io::Result<()> {
     let mut event =

@@ -20,7 +20,7 @@ use super::coalesce::WaitLimit;
 use super::conn::{Token, flag};
 use super::sys;
 use super::turn::{Batch, Event, Flight, MAX_SENT};
-use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::types::{Fd, Napi, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashSet;
@@ -137,6 +137,11 @@ impl Uring {
         uring.provide_more();
         uring.watch_waker();
         Ok(uring)
+    }
+
+    pub fn busy_poll(&self, micros: u32) -> io::Result<()> {
+        let mut napi = Napi::new().set_busy_poll_timeout(micros);
+        self.ring.submitter().register_napi(&mut napi)
     }
 
     fn watch_waker(&mut self) {

@@ -504,7 +504,18 @@ fn start_reactors(
                 }
                 let forwarder = forward.as_ref().map(Forwarder::new);
                 let hub = ReactorHandler::new(Worker::new(engine, index), forwarder);
-                Reactor::new(&net, index, hub)?.run().map(drop)
+                let reactor = Reactor::new(&net, index, hub)?;
+                let busy_poll = engine.config.io_busy_poll_usec();
+                if busy_poll > 0
+                    && let Err(error) = reactor.busy_poll(busy_poll)
+                {
+                    log!(
+                        Warning,
+                        "Reactor {index} sleeps without asking the network card, which \
+                         io-busy-poll-usec wants and Linux has since 6.9: {error}"
+                    );
+                }
+                reactor.run().map(drop)
             })
             .map_err(|error| format!("Can't start a reactor thread: {error}"))
         })

@@ -109,6 +109,14 @@ pub(super) const OPTIONS: &[Spec] = &[
         "50",
         "microseconds that a busy reactor may wait for more requests; 0 is not at all",
     ),
+    int(
+        "io-busy-poll-usec",
+        (0, 10_000),
+        "0",
+        "microseconds for which a reactor asks the network card for packets before it sleeps; 0 \
+         leaves that to the card's interrupts",
+    )
+    .immutable(),
     flag("io-threads-always-active", "no", "keep I/O threads busy under any load")
         .hidden()
         .not_yet(),

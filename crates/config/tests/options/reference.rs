@@ -46,6 +46,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("size-tracking", "Dunlin's own"),
     ("maxmemory-from-limit", "Dunlin's own"),
     ("protected-mode-private-networks", "Dunlin's own"),
+    ("io-busy-poll-usec", "Dunlin's own"),
     ("io-coalesce-usec", "Dunlin's own"),
     ("aof-preallocation-size", "Dunlin's own"),
     ("snapshot-buffer-limit", "Dunlin's own"),

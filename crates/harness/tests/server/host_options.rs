@@ -277,6 +277,25 @@ fn huge_pages_are_turned_off_where_the_kernel_uses_them_unasked() {
 }
 
 #[test]
+fn reactors_ask_the_network_card_before_they_sleep() {
+    // Linux 6.9 and later.
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let is_known = (numbers.next(), numbers.next()) >= (Some(6), Some(9));
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let options = Options::arguments(&["--io-busy-poll-usec", "50", "--io-threads", "2"]);
+        let server = Server::start(&program, Options { backend, ..options }).unwrap();
+        let mut client = server.client();
+        for number in 1..100 {
+            assert_eq!(client.command(&["INCR", "n"]).unwrap(), Reply::Integer(number));
+        }
+        let is_refused = server.log().contains("sleeps without asking the network card");
+        assert_eq!(is_refused, !is_known, "{backend:?}, {release}: {}", server.log());
+    }
+}
+
+#[test]
 fn the_unix_socket_is_of_its_group() {
     // A group that the process may give a file to: any, for root, else one of its own.
     let id = Command::new("id").arg("-Gn").output().unwrap();
