@@ -13,10 +13,11 @@
 //! - [`info`] is what INFO says;
 //! - [`http`] is a small HTTP client;
 //! - [`history`] checks what concurrent clients saw;
-//! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
+//! - [`preload`] puts a library under a server; [`faults`] lets a machine's disk and clock fail by
+//!   one, [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
 //! - [`cluster`] makes clusters at a real etcd, [`registers`] are clients of one whose history is
-//!   checked;
+//!   checked, [`objects`] what they change and read;
 //! - [`proxy`] is a running `dunlin proxy`;
 //! - [`ledger`] is a load that notes what is confirmed to it, and looks for it later;
 //! - [`network`] is machines in network namespaces, which can be cut off from each other;
@@ -35,6 +36,7 @@ pub mod crowd;
 pub mod differential;
 pub mod environment;
 pub mod expect;
+pub mod faults;
 pub mod gate;
 pub mod history;
 pub mod http;
@@ -44,6 +46,7 @@ pub mod list_transactions;
 pub mod module_types;
 pub mod network;
 pub mod notation;
+pub mod objects;
 mod ports;
 pub mod power_loss;
 pub mod preload;

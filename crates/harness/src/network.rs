@@ -1,7 +1,7 @@
 //! Machines of a test: network namespaces that are joined by a bridge in one more, so nothing of
 //! the system's own network is touched.
 //!
-//! A thread enters a machine's namespace and stays there ([`Network::at`]), and so do the processes
+//! A thread enters a machine's namespace and stays there ([`Place::at`]), and so do the processes
 //! and threads that it starts. Packets in one direction are dropped by a neighbour entry with a
 //! hardware address that no machine has: that needs no module of the kernel, and both ends believe
 //! that all is well. What a machine sends can be made slow and lossy ([`Network::slow`]), by netem
@@ -9,6 +9,7 @@
 //! nftables at the receiver loses packets.
 #![allow(unsafe_code)] // setns(2)
 
+use crate::rng::Rng;
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
@@ -17,6 +18,7 @@ use std::panic::resume_unwind;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// A hardware address that no machine has.
 const NOWHERE: &str = "02:00:00:00:00:01";
@@ -80,24 +82,14 @@ impl Network {
         Ipv4Addr::new(10, 213, 78, u8::try_from(machine + 1).expect("a network has few machines"))
     }
 
-    /// Runs something on a machine, on a thread of its own. What it starts stays there.
-    pub fn at<T: Send>(&self, machine: usize, run: impl FnOnce() -> T + Send) -> T {
-        thread::scope(|threads| {
-            let there = threads.spawn(|| {
-                self.enter(machine).expect("the namespace is there");
-                run()
-            });
-            there.join().unwrap_or_else(|panic| resume_unwind(panic))
-        })
+    /// A machine, as what is started there needs it.
+    pub fn place(&self, machine: usize) -> Place {
+        Place { namespace: self.namespace(&machine.to_string()), address: self.address(machine) }
     }
 
-    fn enter(&self, machine: usize) -> io::Result<()> {
-        let file = File::open(format!("/run/netns/{}", self.namespace(&machine.to_string())))?;
-        // SAFETY: the descriptor is open, and the call changes nothing but this thread's network.
-        match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+    /// Runs something on a machine. See [`Place::at`].
+    pub fn at<T: Send>(&self, machine: usize, run: impl FnOnce() -> T + Send) -> T {
+        self.place(machine).at(run)
     }
 
     /// What one machine sends to another is lost from now on. The other direction works.
@@ -108,11 +100,33 @@ impl Network {
         done.expect("the machine is there");
     }
 
+    /// None of the others gets what a machine sends. It hears them.
+    pub fn mute(&self, machine: usize, others: &[usize]) {
+        others.iter().for_each(|&to| self.cut(machine, to));
+    }
+
+    /// A machine gets nothing of what the others send. They hear it.
+    pub fn deafen(&self, machine: usize, others: &[usize]) {
+        others.iter().for_each(|&from| self.cut(from, machine));
+    }
+
     /// Cuts these machines off from those, in both directions.
     pub fn divide(&self, some: &[usize], others: &[usize]) {
         for (&one, &other) in some.iter().flat_map(|one| others.iter().map(move |it| (one, it))) {
             self.cut(one, other);
             self.cut(other, one);
+        }
+    }
+
+    /// Cuts these machines off from those and mends the network, again and again, each time for
+    /// some hundred milliseconds.
+    pub fn flap(&self, some: &[usize], others: &[usize], rng: &mut Rng) {
+        let mut wait = || thread::sleep(Duration::from_millis(300 + rng.below(400) as u64));
+        for _ in 0..4 {
+            self.divide(some, others);
+            wait();
+            self.mend();
+            wait();
         }
     }
 
@@ -170,6 +184,36 @@ impl Network {
     }
 }
 
+/// A machine of a network: where its processes run, and where others reach them.
+#[derive(Clone, Debug)]
+pub struct Place {
+    namespace: String,
+    /// Its address.
+    pub address: Ipv4Addr,
+}
+
+impl Place {
+    /// Runs something there, on a thread of its own. What it starts stays there.
+    pub fn at<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        thread::scope(|threads| {
+            let there = threads.spawn(|| {
+                self.enter().expect("the namespace is there");
+                run()
+            });
+            there.join().unwrap_or_else(|panic| resume_unwind(panic))
+        })
+    }
+
+    fn enter(&self) -> io::Result<()> {
+        let file = File::open(format!("/run/netns/{}", self.namespace))?;
+        // SAFETY: the descriptor is open, and the call changes nothing but this thread's network.
+        match unsafe { libc::setns(file.as_raw_fd(), libc::CLONE_NEWNET) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
 impl Drop for Network {
     fn drop(&mut self) {
         let machines = (0..self.machines).map(|at| at.to_string());
@@ -200,7 +244,6 @@ fn run(program: &str, words: &[&str]) -> Result<(), String> {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
-    use std::time::Duration;
 
     /// Sends a word between machines. Returns whether it arrives.
     fn arrives(network: &Network, from: usize, to: usize) -> bool {

@@ -31,6 +31,11 @@ impl Preload {
         Preload { folder }
     }
 
+    /// The library.
+    pub fn library(&self) -> PathBuf {
+        self.folder.join("library.so")
+    }
+
     /// A folder for the files that the library and the test exchange.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -38,7 +43,7 @@ impl Preload {
 
     /// A program with the library loaded first, and these in its environment.
     pub fn under(&self, program: &Program, environment: &[(&str, &Path)]) -> Program {
-        let library = self.folder.join("library.so");
+        let library = self.library();
         let all = [("LD_PRELOAD", library.as_path())];
         let all = all.iter().chain(environment);
         let words = all.map(|(name, value)| format!("{name}={}", value.display()));

@@ -1,14 +1,16 @@
-//! Clients that write and read registers of a cluster, and lists in transactions, through any of
-//! its nodes, whatever fails meanwhile. What they saw is a history, which one order of all
-//! operations has to explain: then no confirmed write is lost, no read is stale, no transaction is
-//! torn, and no two primaries confirm.
+//! Clients that write and read registers of a cluster, or [objects](crate::objects) of all kinds,
+//! and lists in transactions, through any of its nodes, whatever fails meanwhile. What they saw is
+//! a history, which one order of all operations has to explain: then no confirmed write is lost, no
+//! read is stale, no transaction is torn, and no two primaries confirm.
 
 use crate::client::Client;
-use crate::history::{Action, Recorder, State};
+use crate::history::Recorder;
 use crate::list_transactions::{ListTransactions, Outcome};
+use crate::objects::{Kind, Request, key_of};
 use crate::reply::{Protocol, Reply};
 use crate::rng::Rng;
 use crate::wait::{SetAtEnd, eventually, eventually_within};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -17,8 +19,15 @@ use std::time::{Duration, Instant};
 
 const WORKERS: usize = 6;
 
-/// How many registers are in use at a time.
+/// How many registers are in use at a time, and objects of each other kind.
 const REGISTERS: usize = 4;
+
+/// How many requests without a reply counters or sets get until others are used. Each doubles the
+/// work of the check. One to a register or a list shows by its value whether it has run.
+const DOUBTS: u64 = 6;
+
+/// How long a worker waits after a request that was not served.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a worker waits for a reply.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,6 +40,10 @@ pub struct Registers {
     addresses: Vec<SocketAddr>,
     recorder: Recorder,
     transactions: ListTransactions,
+    kinds: &'static [Kind],
+    /// Requests of each kind that may have run.
+    doubts: [AtomicU64; Kind::ALL.len()],
+    tally: Mutex<BTreeMap<String, u64>>,
     /// Whether keys with the same tag are on one server, so that there are transactions over them.
     has_tags: bool,
     began: Instant,
@@ -49,6 +62,9 @@ impl Registers {
             addresses,
             recorder: Recorder::new(),
             transactions: ListTransactions::default(),
+            kinds: &[Kind::Register],
+            doubts: Default::default(),
+            tally: Mutex::default(),
             has_tags: true,
             began: Instant::now(),
             next: AtomicU64::new(1),
@@ -57,6 +73,11 @@ impl Registers {
             first_failure: Mutex::default(),
             is_over: AtomicBool::new(false),
         }
+    }
+
+    /// The same with objects of all kinds.
+    pub fn of_all_kinds(addresses: Vec<SocketAddr>) -> Registers {
+        Registers { kinds: &Kind::ALL, ..Registers::new(addresses) }
     }
 
     /// Registers alone, of servers between which a proxy divides keys whatever their tags are.
@@ -90,6 +111,17 @@ impl Registers {
     pub fn failures(&self) -> (u64, Option<String>) {
         let first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
         (self.failures.load(SeqCst), first)
+    }
+
+    /// What has become of operations, by their kind: how many were confirmed, refused or are in
+    /// doubt.
+    pub fn tally(&self) -> BTreeMap<String, u64> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn count(&self, what: &str, outcome: &str) {
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
+        *tally.entry(format!("{what} {outcome}")).or_default() += 1;
     }
 
     /// Waits until more writes are confirmed.
@@ -126,8 +158,10 @@ impl Registers {
                 is_read
             });
         };
-        for register in self.recorder.objects() {
-            until_read(&|client| self.read(WORKERS, client, &register));
+        let objects = self.recorder.objects();
+        for key in objects.iter().map(|object| key_of(object)).collect::<BTreeSet<_>>() {
+            let read = Request::read(key.to_owned());
+            until_read(&|client| self.ask(WORKERS, client, &read));
         }
         for set in self.transactions.sets() {
             until_read(&|client| self.transactions.read_all(set, client, || self.recorder.now()));
@@ -135,10 +169,12 @@ impl Registers {
         Ok(self.recorder.verdict()? + self.transactions.verdict()?)
     }
 
-    /// Registers are left after some seconds, so that a history stays short.
-    fn register(&self, rng: &mut Rng) -> String {
+    /// Returns a key. Keys are left after some seconds, so that a history stays short.
+    fn key(&self, rng: &mut Rng) -> String {
         let round = self.began.elapsed().as_secs() / 3;
-        format!("r{round}:{}", rng.below(REGISTERS))
+        let kind = *rng.pick(self.kinds);
+        let doubts = self.doubts[kind as usize].load(SeqCst) / DOUBTS;
+        format!("{}{round}.{doubts}:{}", kind.letter(), rng.below(REGISTERS))
     }
 
     fn run(&self, worker: usize, mut rng: Rng) {
@@ -149,15 +185,17 @@ impl Registers {
                 client = connect(address);
                 if client.is_none() {
                     self.failed(|| format!("no connection to {address}"));
-                    thread::sleep(Duration::from_millis(5));
                 }
                 continue;
             };
-            let register = self.register(&mut rng);
+            let key = self.key(&mut rng);
             let is_well = match rng.below(5) {
-                0 | 1 => self.write(worker, connection, &register),
+                0 | 1 => {
+                    let value = self.next.fetch_add(1, SeqCst);
+                    self.ask(worker, connection, &Request::change(key, value, &mut rng))
+                }
                 4 if self.has_tags => self.transact(worker, connection, &mut rng),
-                _ => self.read(worker, connection, &register),
+                _ => self.ask(worker, connection, &Request::read(key)),
             };
             if !is_well {
                 client = None;
@@ -165,61 +203,58 @@ impl Registers {
         }
     }
 
+    /// Notes a request that was not served, and waits a moment, as clients do.
     fn failed(&self, why: impl FnOnce() -> String) {
         self.failures.fetch_add(1, SeqCst);
         let mut first = self.first_failure.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(why);
+        drop(first);
+        thread::sleep(PAUSE);
     }
 
-    /// Returns whether the connection can be used on.
-    fn write(&self, worker: usize, client: &mut Client, register: &str) -> bool {
-        let value = self.next.fetch_add(1, SeqCst);
+    /// Sends a request and records what became of it. Returns whether the connection is used on: a
+    /// client that was refused tries another address.
+    fn ask(&self, worker: usize, client: &mut Client, request: &Request) -> bool {
+        let what = format!("{:?}", request.kind()).to_lowercase();
+        let words = request.words();
         let called = self.recorder.now();
-        let reply = client.command(&["SET", register, &value.to_string()]);
-        let operation = (register.to_owned(), State::String(None), Action::Set(value));
-        if matches!(reply, Ok(Reply::Simple(_))) {
-            self.recorder.record(worker, called, [operation]);
-            self.confirmed.fetch_add(1, SeqCst);
+        let reply = client.command(&words);
+        if let Some(steps) = reply.as_ref().ok().and_then(|reply| request.done(reply)) {
+            self.recorder.record(worker, called, steps);
+            self.confirmed.fetch_add(u64::from(request.is_change()), SeqCst);
+            self.count(&what, if request.is_change() { "written" } else { "read" });
             return true;
         }
-        self.failed(|| format!("SET: {reply:?}"));
+        self.failed(|| format!("{}: {reply:?}", words[0]));
         // Anything else may have run, whatever the error is.
-        if !matches!(&reply, Ok(Reply::Error(text)) if text.starts_with(b"CLUSTERDOWN")) {
-            self.recorder.record_unknown(worker, called, operation);
-        }
-        reply.is_ok()
-    }
-
-    /// Returns whether the connection can be used on.
-    fn transact(&self, worker: usize, client: &mut Client, rng: &mut Rng) -> bool {
-        let (why, is_well) =
-            match self.transactions.run(worker, client, rng, || self.recorder.now()) {
-                Outcome::Confirmed => {
-                    self.confirmed.fetch_add(1, SeqCst);
-                    return true;
+        let is_refused =
+            matches!(&reply, Ok(Reply::Error(text)) if text.starts_with(b"CLUSTERDOWN"));
+        match request.in_doubt().filter(|_| !is_refused) {
+            Some(step) => {
+                self.recorder.record_unknown(worker, called, step);
+                if matches!(request.kind(), Kind::Counter | Kind::Set) {
+                    self.doubts[request.kind() as usize].fetch_add(1, SeqCst);
                 }
-                Outcome::Failed(why) => (why, true),
-                Outcome::Lost(why) => (why, false),
-            };
-        self.failed(|| format!("a transaction: {why}"));
-        is_well
+                self.count(&what, "in doubt");
+            }
+            None => self.count(&what, "refused"),
+        }
+        false
     }
 
-    /// Returns whether the connection can be used on.
-    fn read(&self, worker: usize, client: &mut Client, register: &str) -> bool {
-        let called = self.recorder.now();
-        let reply = client.command(&["GET", register]);
-        let value = match &reply {
-            Ok(Reply::Bulk(text)) => String::from_utf8_lossy(text).parse().ok(),
-            Ok(Reply::Nil) => None,
-            _ => {
-                self.failed(|| format!("GET: {reply:?}"));
-                return reply.is_ok();
+    /// The same of a transaction.
+    fn transact(&self, worker: usize, client: &mut Client, rng: &mut Rng) -> bool {
+        let why = match self.transactions.run(worker, client, rng, || self.recorder.now()) {
+            Outcome::Confirmed => {
+                self.confirmed.fetch_add(1, SeqCst);
+                self.count("transaction", "confirmed");
+                return true;
             }
+            Outcome::Failed(why) | Outcome::Lost(why) => why,
         };
-        let operation = (register.to_owned(), State::String(None), Action::Get(value));
-        self.recorder.record(worker, called, [operation]);
-        true
+        self.count("transaction", "refused or in doubt");
+        self.failed(|| format!("a transaction: {why}"));
+        false
     }
 }
 
@@ -237,19 +272,21 @@ pub fn replication(address: SocketAddr) -> String {
     connect(address).and_then(ask).unwrap_or_default()
 }
 
+/// The epoch in which a node leads, by what it says about replication. One that was cut off may not
+/// know yet that another leads in a later one.
+pub fn epoch_led(info: &str) -> Option<u64> {
+    let epoch = info.lines().find_map(|line| line.strip_prefix("stream_epoch:"));
+    let epoch = epoch.and_then(|text| text.trim().parse().ok());
+    epoch.filter(|_| info.contains("role:master"))
+}
+
 /// The node that leads, as it says itself.
 #[track_caller]
 pub fn leader(addresses: &[SocketAddr]) -> usize {
     let mut found = None;
-    // One that was cut off may not know yet that another leads in a later epoch.
-    let leads = |address: SocketAddr| {
-        let info = replication(address);
-        let epoch = info.lines().find_map(|line| line.strip_prefix("stream_epoch:"));
-        let epoch = epoch.and_then(|text| text.trim().parse::<u64>().ok());
-        epoch.filter(|_| info.contains("role:master"))
-    };
     eventually("a node leads", || {
-        let epochs = addresses.iter().enumerate().filter_map(|(at, &it)| Some((leads(it)?, at)));
+        let epoch = |(at, &it)| Some((epoch_led(&replication(it))?, at));
+        let epochs = addresses.iter().enumerate().filter_map(epoch);
         found = epochs.max().map(|(_, at)| at);
         found.is_some()
     });

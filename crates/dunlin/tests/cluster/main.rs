@@ -11,6 +11,7 @@ mod growing;
 mod hashing;
 mod lives;
 mod locked;
+mod nemesis;
 mod reshape;
 mod rollback;
 mod sources;

@@ -1,7 +1,9 @@
-//! Machines of a cluster: nodes in directories of their own, all on the loopback.
+//! Machines of a cluster: nodes in directories of their own, all on the loopback or each in a
+//! network namespace.
 
 use harness::cluster::Etcd;
 pub use harness::http::base64;
+use harness::network::Place;
 use harness::server::{Program, free_port, free_ports};
 use harness::wait::eventually;
 use serde_json::Value;
@@ -10,6 +12,10 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+
+/// The ports of a node and of etcd on a machine of its own.
+const ADMIN_PORT: u16 = 8380;
+const ETCD_PORT: u16 = 2379;
 
 /// The stock etcd.
 pub fn etcd() -> &'static str {
@@ -68,6 +74,10 @@ pub struct Machine {
     more: Vec<String>,
     /// The program of its copies, if it is not the node's.
     pub copy_program: Option<PathBuf>,
+    /// The environment of its node, and so of its copies.
+    pub environment: Vec<(&'static str, PathBuf)>,
+    /// Where it is, if not on the loopback.
+    place: Option<Place>,
     node: Option<Child>,
 }
 
@@ -75,7 +85,7 @@ impl Drop for Machine {
     fn drop(&mut self) {
         self.kill_node();
         let directory = self.directory.to_string_lossy().into_owned();
-        run(&["down", "--dir", &directory]);
+        self.there(|| run(&["down", "--dir", &directory]));
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.directory.join("logs/node.log"));
             eprintln!("--- log of machine {}:\n{}", self.name, log.unwrap_or_default());
@@ -194,20 +204,44 @@ impl Machine {
             zone: zone.to_owned(),
             more: Vec::new(),
             copy_program: None,
+            environment: Vec::new(),
+            place: None,
             node: None,
         }
     }
 
+    /// One in a network namespace, with its files in this folder. It is not started yet.
+    pub fn at(place: Place, folder: &Path, name: &str) -> Machine {
+        let mut machine = Machine::new("", name, "");
+        machine.directory = folder.join("machine");
+        (machine.admin_port, machine.etcd_port) = (ADMIN_PORT, Some(ETCD_PORT));
+        machine.place = Some(place);
+        machine
+    }
+
+    /// Runs something where the machine is.
+    pub fn there<T: Send>(&self, run: impl FnOnce() -> T + Send) -> T {
+        match &self.place {
+            Some(place) => place.at(run),
+            None => run(),
+        }
+    }
+
+    /// Where others reach it.
+    pub fn host(&self) -> Ipv4Addr {
+        self.place.as_ref().map_or(Ipv4Addr::LOCALHOST, |place| place.address)
+    }
+
     /// What it is started with.
     pub fn words(&self) -> Vec<String> {
-        let mut words: Vec<String> =
-            ["up", "--name", "t", "--host", "127.0.0.1", "--memory", "8gb"]
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect();
+        let mut words: Vec<String> = ["up", "--name", "t", "--memory", "8gb"]
+            .iter()
+            .map(|word| (*word).to_owned())
+            .collect();
         let port = self.admin_port.to_string();
         let directory = self.directory.to_string_lossy().into_owned();
         for (option, value) in [
+            ("--host", &self.host().to_string()),
             ("--machine", &self.name),
             ("--dir", &directory),
             ("--port", &port),
@@ -228,11 +262,52 @@ impl Machine {
         self.start_with(&words)
     }
 
+    /// Starts the node of a machine of its own, which joins the cluster of the first one: with a
+    /// member of etcd as long as there are fewer than three.
+    pub fn start_joining(&mut self, first: &Machine) -> bool {
+        let port = self.etcd_port.unwrap_or(ETCD_PORT).to_string();
+        let place = format!("{}:{port}", first.host());
+        let mut words = self.words();
+        for (option, value) in [
+            ("--join", &place),
+            ("--etcd-port", &port),
+            ("--token-file", &first.path("tls/join-token")),
+        ] {
+            words.extend([option.to_owned(), value.clone()]);
+        }
+        self.start_with(&words)
+    }
+
+    /// Starts a node again that has been there, and does not wait for it.
+    pub fn start_again(&mut self) {
+        let mut command = command(&["up", "--dir", &self.directory.to_string_lossy()]);
+        command.envs(self.copy_program.iter().map(|program| ("DUNLIN_COPY_PROGRAM", program)));
+        command.envs(self.environment.iter().cloned()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.node = Some(self.there(|| command.spawn().expect("it starts")));
+    }
+
+    /// The process of its node, if it was not killed.
+    pub fn node_process(&self) -> Vec<u32> {
+        self.node.iter().map(Child::id).collect()
+    }
+
+    /// A command for this node that ends after some seconds in any case. It has to run where the
+    /// machine is.
+    pub fn command_within(&self, seconds: u32, words: &[&str]) -> Command {
+        let node = format!("127.0.0.1:{}", self.admin_port);
+        let asked = command(&[words, &["--node", &node]].concat());
+        let mut command = Command::new("timeout");
+        command.arg(seconds.to_string()).arg(asked.get_program()).args(asked.get_args());
+        command.stdin(Stdio::null());
+        command
+    }
+
     pub fn start_with(&mut self, words: &[String]) -> bool {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut command = command(&words);
         command.envs(self.copy_program.iter().map(|program| ("DUNLIN_COPY_PROGRAM", program)));
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        command.envs(self.environment.iter().cloned()).stdout(Stdio::piped());
+        let mut child = self.there(|| command.spawn().expect("it starts"));
         let out = BufReader::new(child.stdout.take().expect("it is piped"));
         let is_ready = out.lines().map_while(Result::ok).any(|line| line == "Ready.");
         self.node = Some(child);
@@ -274,7 +349,7 @@ impl Machine {
     /// What a command for this node printed, and whether it succeeded.
     pub fn ask(&self, words: &[&str]) -> (bool, String) {
         let node = format!("127.0.0.1:{}", self.admin_port);
-        run(&[words, &["--node", &node]].concat())
+        self.there(|| run(&[words, &["--node", &node]].concat()))
     }
 
     /// Creates a database of three shards with so many replicas each, and returns its port.
@@ -324,6 +399,11 @@ impl Machine {
         let is_there =
             |there: &Path| there.starts_with(&self.directory) && ends_with(there, &id[..8]);
         processes_in(is_there).first().copied()
+    }
+
+    /// The processes of its copies and of its etcd.
+    pub fn supervised(&self) -> Vec<u32> {
+        processes_in(|there| there.starts_with(&self.directory))
     }
 
     /// The processes of its own etcd.

@@ -101,15 +101,20 @@ impl Recorder {
 }
 
 /// Leaves out writes without a reply that no read has seen: an order with them is one without them,
-/// too. Each of the others doubles the work of the search.
+/// too, for a list if it was read at the end. Each of the others doubles the work of the search.
 fn without_unseen(operations: &[Operation]) -> Vec<Operation> {
-    let seen = |operation: &Operation| match operation.action {
-        Action::Get(value) => value,
-        _ => None,
-    };
-    let seen: HashSet<_> = operations.iter().filter_map(seen).collect();
-    let counts = |operation: &&Operation| match operation.action {
-        Action::Set(value) if operation.returned == u64::MAX => seen.contains(&value),
+    let mut seen: HashSet<model::Value> = HashSet::new();
+    for operation in operations {
+        match &operation.action {
+            Action::Get(value) => seen.extend(value),
+            Action::All(values) => seen.extend(values),
+            _ => {}
+        }
+    }
+    let counts = |operation: &&Operation| match &operation.action {
+        _ if operation.returned != u64::MAX => true,
+        Action::Set(value) => seen.contains(value),
+        Action::Push { values, .. } => values.iter().any(|value| seen.contains(value)),
         _ => true,
     };
     operations.iter().filter(counts).cloned().collect()

@@ -31,6 +31,8 @@ pub enum Action {
     Delete(bool),
     /// INCR, and its reply
     Increment(Value),
+    /// INCR whose reply is not known
+    Increase,
     /// A transaction that found the first value under WATCH and set the second
     CompareAndSet(Option<Value>, Value),
     /// LPUSH or RPUSH, and the length it replied if that is known
@@ -55,8 +57,11 @@ pub enum Action {
     Add(bool),
     /// SREM, and whether it was there
     Remove(bool),
-    /// SMOVE to this set, which does not tell whether it was there already
+    /// SMOVE to this set, which does not tell whether it was there already, or SADD whose reply is
+    /// not known
     Arrive,
+    /// SREM whose reply is not known
+    Leave,
     /// SISMEMBER
     Contains(bool),
     /// A transaction: these in order with nothing between
@@ -76,6 +81,7 @@ impl State {
                 Action::Add(new) if new != *there => Some(State::Member(true)),
                 Action::Remove(was) if was == *there => Some(State::Member(false)),
                 Action::Arrive => Some(State::Member(true)),
+                Action::Leave => Some(State::Member(false)),
                 Action::Contains(reply) if reply == *there => Some(self.clone()),
                 _ => None,
             },
@@ -92,6 +98,7 @@ fn string_after(value: Option<Value>, action: &Action) -> Option<Option<Value>> 
         Action::Swap(new, before) if before == value => Some(Some(new)),
         Action::Delete(was) if was == value.is_some() => Some(None),
         Action::Increment(reply) if reply == value.unwrap_or(0) + 1 => Some(Some(reply)),
+        Action::Increase => Some(Some(value.unwrap_or(0) + 1)),
         Action::CompareAndSet(seen, new) if seen == value => Some(Some(new)),
         _ => None,
     }

@@ -85,8 +85,8 @@ fn suffer(machines: &mut Machines, fault: Fault, rng: &mut Rng, work: &Registers
     match fault {
         PrimaryCutOffFromServers => network.divide(&[machine], &servers),
         PrimaryCutOffFromAll => network.divide(&[machine], &[&servers[..], &[CLIENT]].concat()),
-        PrimaryHeardByNone => servers.iter().for_each(|&to| network.cut(machine, to)),
-        PrimaryHearsNone => servers.iter().for_each(|&from| network.cut(from, machine)),
+        PrimaryHeardByNone => network.mute(machine, &servers),
+        PrimaryHearsNone => network.deafen(machine, &servers),
         PrimaryCutOffFromEtcd => network.divide(&[machine], &etcds),
         PrimaryCutOffFromReplicas => network.divide(&[machine], &others),
         PrimaryKilled => machines.nodes[primary].kill().expect("it runs"),
@@ -96,21 +96,14 @@ fn suffer(machines: &mut Machines, fault: Fault, rng: &mut Rng, work: &Registers
             let rest: Vec<usize> = (0..CLIENT).filter(|&at| at != one).collect();
             network.divide(&[one], &rest);
         }
-        EtcdsFlap => {
-            for _ in 0..4 {
-                network.divide(&etcds, &NODES.collect::<Vec<_>>());
-                thread::sleep(Duration::from_millis(300 + rng.below(400) as u64));
-                network.mend();
-                thread::sleep(Duration::from_millis(300 + rng.below(400) as u64));
-            }
-        }
+        EtcdsFlap => network.flap(&etcds, &NODES.collect::<Vec<_>>(), rng),
         EtcdsStopped => machines.etcds.iter().for_each(harness::cluster::Etcd::stop),
         WallClockJumps => {
             let hours = rng.below(48) as i64 - 24;
-            machines.jump(primary, hours * 3600);
+            machines.faults[primary].jump(hours * 3600);
         }
-        DiskFull => machines.set_disk(primary, "write 28 appendonlydir\n"),
-        DiskStuck => machines.set_disk(primary, "stuck-fsync 0 appendonlydir\n"),
+        DiskFull => machines.faults[primary].set_disk("write 28 appendonlydir\n"),
+        DiskStuck => machines.faults[primary].set_disk("stuck-fsync 0 appendonlydir\n"),
     }
     if fault.lets_writes_pass() && !matches!(fault, DiskFull | DiskStuck) {
         work.go_on();
@@ -126,8 +119,8 @@ fn suffer(machines: &mut Machines, fault: Fault, rng: &mut Rng, work: &Registers
             signal(machines.nodes[primary].process_id(), "CONT").expect("it is there")
         }
         EtcdsStopped => machines.etcds.iter().for_each(harness::cluster::Etcd::go_on),
-        WallClockJumps => machines.jump(primary, 0),
-        DiskFull | DiskStuck => machines.set_disk(primary, ""),
+        WallClockJumps => machines.faults[primary].jump(0),
+        DiskFull | DiskStuck => machines.faults[primary].set_disk(""),
         _ => machines.network.mend(),
     }
     let mended = Instant::now();

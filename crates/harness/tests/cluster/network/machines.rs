@@ -4,16 +4,14 @@
 use harness::client::{Client, ask};
 use harness::cluster::{Etcd, node_of};
 use harness::environment::skipped;
+use harness::faults::Faults;
 use harness::network::Network;
-use harness::preload::Preload;
 use harness::registers::{make_shards, replication, until_settled_with};
 use harness::reply::Reply;
 use harness::server::{Program, Server, signal};
 use harness::wait::eventually;
-use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::unix::fs::FileExt as _;
 use std::thread;
 
 /// The machines of etcd.
@@ -38,8 +36,8 @@ pub(crate) struct Machines<'n> {
     pub(crate) network: &'n Network,
     pub(crate) etcds: Vec<Etcd>,
     pub(crate) nodes: Vec<Server>,
-    /// The library under each server.
-    libraries: Vec<Preload>,
+    /// Those of each server's disk and clock.
+    pub(crate) faults: Vec<Faults>,
     shards: usize,
     /// Whether a server that starts again forwards requests.
     is_one_server: bool,
@@ -92,29 +90,21 @@ impl<'n> Machines<'n> {
     fn made(network: &'n Network, options: &[&str], shards: usize) -> Machines<'n> {
         let etcds = Etcd::start_on(network, ETCDS);
         let coordinator = Etcd::coordinator(&etcds);
-        let source = concat!(
-            include_str!("../../persistence/disk_faults/faults.c"),
-            "\n",
-            include_str!("clock.c")
-        );
-        let mut libraries = Vec::new();
+        let mut faults = Vec::new();
         let start = |node: usize| {
             let at = machine_of(node);
             let host = network.address(at).to_string();
-            let library = Preload::build(&format!("{}-{node}", network.name()), source);
-            let [list, ahead] = ["list", "ahead"].map(|name| library.folder().join(name));
-            fs::write(&ahead, [0; 8]).expect("the clock's file is written");
-            let set = [("DISK_FAULTS", list.as_path()), ("CLOCK_AHEAD", ahead.as_path())];
-            let program = library.under(&Program::under_test(), &set);
+            let below = Faults::new(&format!("{}-{node}", network.name()));
+            let program = below.under(&Program::under_test());
             let mut words = vec!["--bind", &host, "127.0.0.1", "--protected-mode", "no"];
             words.extend(["--appendonly", "yes"]);
             words.extend(options);
             let node = network.at(at, || node_of(&program, &coordinator, &words));
-            libraries.push(library);
+            faults.push(below);
             node
         };
         let nodes = (0..shards * NODES.len()).map(start).collect();
-        Machines { network, etcds, nodes, libraries, shards, is_one_server: false }
+        Machines { network, etcds, nodes, faults, shards, is_one_server: false }
     }
 
     /// The servers, as clients reach them.
@@ -185,22 +175,6 @@ impl<'n> Machines<'n> {
                 threads.spawn(move || network.at(at, || etcd.start_again()));
             }
         });
-    }
-
-    /// A server's wall clock is ahead by so many seconds.
-    pub(crate) fn jump(&self, node: usize, seconds: i64) {
-        let path = self.libraries[node].folder().join("ahead");
-        // The server has mapped the file, so it is not cut off.
-        let file = File::options().write(true).open(path).expect("it is there");
-        file.write_all_at(&seconds.to_ne_bytes(), 0).expect("it is written");
-    }
-
-    /// What fails on a server's disk, in the form of `faults.c`.
-    pub(crate) fn set_disk(&self, node: usize, list: &str) {
-        let folder = self.libraries[node].folder();
-        let new = folder.join("new");
-        fs::write(&new, list).expect("the list is written");
-        fs::rename(new, folder.join("list")).expect("the list is there");
     }
 
     /// Waits until all servers say of the coordinator that it is so.

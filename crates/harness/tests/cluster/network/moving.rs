@@ -203,26 +203,21 @@ impl Sides<'_, '_> {
         let network = self.machines.network;
         let (source, target) = (machine_of(source), machine_of(target));
         let etcds: Vec<usize> = ETCDS.collect();
-        let beside = |machine: usize| ETCDS.chain(NODES).filter(move |&at| at != machine);
+        let beside = |machine: usize| -> Vec<usize> {
+            ETCDS.chain(NODES).filter(|&at| at != machine).collect()
+        };
         match fault {
             SidesFromEachOther => network.divide(&[source], &[target]),
-            SourceFromServers => network.divide(&[source], &beside(source).collect::<Vec<_>>()),
-            TargetFromServers => network.divide(&[target], &beside(target).collect::<Vec<_>>()),
-            SourceHeardByNone => beside(source).for_each(|to| network.cut(source, to)),
-            SourceHearsNone => beside(source).for_each(|from| network.cut(from, source)),
-            TargetHeardByNone => beside(target).for_each(|to| network.cut(target, to)),
-            TargetHearsNone => beside(target).for_each(|from| network.cut(from, target)),
+            SourceFromServers => network.divide(&[source], &beside(source)),
+            TargetFromServers => network.divide(&[target], &beside(target)),
+            SourceHeardByNone => network.mute(source, &beside(source)),
+            SourceHearsNone => network.deafen(source, &beside(source)),
+            TargetHeardByNone => network.mute(target, &beside(target)),
+            TargetHearsNone => network.deafen(target, &beside(target)),
             SourceFromEtcd => network.divide(&[source], &etcds),
             TargetFromEtcd => network.divide(&[target], &etcds),
             EtcdsStopped => self.machines.etcds.iter().for_each(Etcd::stop),
-            EtcdsFlap => {
-                for _ in 0..4 {
-                    network.divide(&etcds, &NODES.collect::<Vec<_>>());
-                    thread::sleep(Duration::from_millis(300 + rng.below(400) as u64));
-                    network.mend();
-                    thread::sleep(Duration::from_millis(300 + rng.below(400) as u64));
-                }
-            }
+            EtcdsFlap => network.flap(&etcds, &NODES.collect::<Vec<_>>(), rng),
         }
     }
 }

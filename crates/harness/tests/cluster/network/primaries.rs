@@ -112,8 +112,8 @@ fn suffer(machines: &Machines, rng: &mut Rng) {
     println!("primary {primary}, fault {kind}");
     match kind {
         0 => machines.network.divide(&[machine], &servers),
-        1 => servers.iter().for_each(|&to| machines.network.cut(machine, to)),
-        2 => servers.iter().for_each(|&from| machines.network.cut(from, machine)),
+        1 => machines.network.mute(machine, &servers),
+        2 => machines.network.deafen(machine, &servers),
         _ => machines.stop(primary),
     }
     let addresses = machines.addresses();

@@ -100,7 +100,7 @@ fn suffer(machines: &mut Machines<'_>, fault: Fault, shard: usize, proxy: Socket
     let began = Instant::now();
     match fault {
         PrimaryCutOff => network.divide(&[machine], &all),
-        PrimaryHeardByNone => all.iter().for_each(|&to| network.cut(machine, to)),
+        PrimaryHeardByNone => network.mute(machine, &all),
         PrimaryKilled => machines.nodes[primary].kill().expect("it runs"),
         PrimaryStopped => machines.stop(primary),
         ProxyCutOff => network.divide(&[PROXY], &NODES.collect::<Vec<_>>()),
