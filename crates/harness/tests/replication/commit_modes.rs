@@ -11,6 +11,7 @@ use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 fn primary(arguments: &[&str]) -> Server {
     let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
@@ -200,6 +201,26 @@ fn disks_of_replicas_count_where_they_are_asked_for() {
     assert!(!client.has_data().expect("it is open"), "the reply waits for the disk");
     replica.acknowledge(position, Some(position));
     assert!(is_ok(&next(&mut client)));
+}
+
+/// A replica that has to force a write to its disk says so when it has, and not with the next
+/// acknowledgement that is due, a second later.
+#[test]
+fn a_replica_says_at_once_that_its_disk_has_a_write() {
+    const WRITES: u32 = 20;
+    let log = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = patient(&[&log[..], &["--commit-quorum-fsync", "yes"]].concat());
+    let port = server.port().to_string();
+    let replica = primary(&[&log[..], &["--replicaof", "127.0.0.1", &port]].concat());
+    until_linked(&replica);
+    let mut client = server.client();
+    ok(&mut client, &["SET", "a", "0"]);
+    let began = Instant::now();
+    for number in 0..WRITES {
+        ok(&mut client, &["SET", "a", &number.to_string()]);
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(500) * WRITES, "{WRITES} writes took {took:?}");
 }
 
 #[test]

@@ -21,6 +21,7 @@ use engine::clients::Client;
 use engine::clock::now;
 use engine::failover::Stage as FailoverStage;
 use engine::follow::{Follower, Piece, is_held_by_clients};
+use engine::journal::JournalPos;
 use engine::thread::ThreadContext;
 use engine::votes::Voice;
 use input::is_nothing;
@@ -44,6 +45,9 @@ const MOST_HELD: usize = 1 << 20;
 const TOGETHER: usize = 1024;
 /// Greatest length of a line of the handshake, in bytes.
 const LONGEST_LINE: usize = 1 << 10;
+/// How long bytes are waited for at first while the disk lacks what the primary has asked for. The
+/// wait is doubled each time that nothing comes, up to [`ROUND`].
+const FIRST_WAIT: Duration = Duration::from_millis(1);
 /// The version that replicas announce. The primary chooses the newest RDB version that this version
 /// of Valkey reads, which is the newest that this server reads.
 const VERSION: &str = "9.1.0";
@@ -79,6 +83,10 @@ struct Uplink<'t> {
     /// The piece to apply next, if it was prepared already.
     next: Option<Piece>,
     follower: Follower<'t>,
+    /// A position that the primary has asked for, and that was not on the disk then.
+    owed: Option<JournalPos>,
+    /// How long the socket waits for bytes.
+    wait: Duration,
     /// The link's entry in the client list, while the stream arrives.
     client: Option<Arc<Client>>,
     /// Whether the next attempt to connect is logged.
@@ -100,6 +108,8 @@ impl<'t> Uplink<'t> {
             kept: Kept::default(),
             next: None,
             follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
+            owed: None,
+            wait: ROUND,
             client: None,
             announces: true,
         }
@@ -222,6 +232,7 @@ impl<'t> Uplink<'t> {
         self.engine.upstream.note_kept(0);
         self.engine.upstream.note_socket(self.term, None);
         self.next = None;
+        (self.owed, self.wait) = (None, ROUND);
     }
 
     /// Handles a broken link.
@@ -293,7 +304,7 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    fn acknowledge(&mut self, position: engine::journal::JournalPos) {
+    fn acknowledge(&mut self, position: JournalPos) {
         let has_log = self.engine.append_log.state() == LogState::On;
         let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
         let words = match self.engine.votes.voice(&self.engine.epochs) {
@@ -302,6 +313,35 @@ impl<'t> Uplink<'t> {
             Voice::Silent => return,
         };
         self.send(Channel::Main, &words);
+    }
+
+    /// Answers a primary that waits for an acknowledgement. If the disk is behind it gets another one
+    /// when the disk has the position: with `commit-quorum-fsync` it waits for that.
+    fn answer(&mut self, position: JournalPos) {
+        self.acknowledge(position);
+        if self.engine.append_log.state() == LogState::On && self.engine.safe.disk() < position {
+            self.owed = Some(position);
+            self.set_wait(FIRST_WAIT);
+        }
+    }
+
+    /// Acknowledges again if the disk has what is owed.
+    fn acknowledge_disk(&mut self) {
+        if self.owed.is_some_and(|position| self.engine.safe.disk() >= position) {
+            self.owed = None;
+            self.set_wait(ROUND);
+            self.acknowledge(self.engine.journal.position());
+        }
+    }
+
+    fn set_wait(&mut self, wait: Duration) {
+        // With the former wait all goes on, sooner or later.
+        if self.wait != wait
+            && let Some(socket) = &self.socket
+            && socket.with(|socket| socket.set_read_timeout(Some(wait))).is_ok()
+        {
+            self.wait = wait;
+        }
     }
 
     /// Moves kept bytes of the stream into the input. Returns `false` if there are none.
@@ -329,7 +369,11 @@ impl<'t> Uplink<'t> {
                 self.note_received(bytes);
                 return true;
             }
-            Err(error) if is_nothing(&error) => {}
+            Err(error) if is_nothing(&error) => {
+                if self.owed.is_some() {
+                    self.set_wait((self.wait * 2).min(ROUND));
+                }
+            }
             Err(error) => {
                 let why = os_error(&error);
                 self.lose(&format!("I/O error reading from MASTER: {why}"));
@@ -443,6 +487,7 @@ impl<'t> Uplink<'t> {
         if !self.is_listed() {
             return self.lose("The connection with master was killed by a client.");
         }
+        self.acknowledge_disk();
         // If the append-only file is far behind, the stream waits for it, as clients do.
         if self.engine.is_log_behind() || is_held_by_clients(self.engine) {
             return self.receive_while_held();
@@ -496,7 +541,7 @@ impl<'t> Uplink<'t> {
             self.input.reuse(piece);
         }
         if let Some(position) = applied.asked_at {
-            self.acknowledge(position);
+            self.answer(position);
         }
         if let Some(promise) = applied.promise {
             self.send(Channel::Main, &promise.command());
