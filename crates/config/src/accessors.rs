@@ -178,6 +178,7 @@ numbers! {
 
     hash_max_listpack_entries: usize = "hash-max-listpack-entries" as count;
     hash_max_listpack_value: usize = "hash-max-listpack-value" as count;
+    hash_shared_fields: bool = "hash-shared-fields" as yes;
     list_max_listpack_size: i64 = "list-max-listpack-size" as signed;
     list_compress_depth: u32 = "list-compress-depth" as small;
     set_max_intset_entries: usize = "set-max-intset-entries" as count;

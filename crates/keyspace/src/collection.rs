@@ -16,7 +16,7 @@ use crate::snapshot::record::{Form, Writer};
 use std::borrow::Cow;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::ControlFlow;
-use structs::inline::{Extent, Inline};
+use structs::inline::{Extent, Inline, Packing};
 
 /// How the contents of a value lie in memory, and therefore how a snapshot takes them.
 pub enum Layout<'a> {
@@ -108,9 +108,13 @@ pub trait Collection: Send + Sync {
     fn extent(&self) -> Option<Extent> {
         None
     }
+    /// Returns how a value with an extent is written into an entry, which may be shorter.
+    fn pack(&self) -> Option<Packing> {
+        self.extent().map(Packing::from)
+    }
     /// Writes the elements of a value with an extent to be kept in an entry.
-    fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
-        let _ = to;
+    fn write_inline(&self, packing: Packing, to: &mut [MaybeUninit<u8>]) {
+        let _ = (packing, to);
         unreachable!("it has no extent");
     }
     /// Returns a value that has been written so, to be read.

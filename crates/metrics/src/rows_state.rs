@@ -85,7 +85,7 @@ pub(crate) static CLIENTS: [Row; 16] = [
         .unit(Milliseconds),
 ];
 
-pub(crate) static MEMORY: [Row; 55] = [
+pub(crate) static MEMORY: [Row; 58] = [
     gauge("used_memory", "memory_used_bytes", "Bytes that the allocator has given out.")
         .unit(Bytes)
         .summed(),
@@ -280,6 +280,9 @@ pub(crate) static MEMORY: [Row; 55] = [
         "Percent of the time that defragmentation takes; 0 if it does not run.",
     )
     .unit(Percent),
+    gauge("shared_field_lists", "", "Lists of field names that hashes share.").summed(),
+    gauge("shared_field_bytes", "", "Bytes of these lists.").unit(Bytes).summed(),
+    gauge("shared_field_hashes", "", "Hashes whose field names are in such a list.").summed(),
     gauge(
         "long_commands_holding_keys",
         "",

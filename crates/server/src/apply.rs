@@ -15,6 +15,7 @@ use process::{checks, crash, log as logging, open_files};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use structs::field_names;
 use structs::sync::lock;
 
 /// Descriptors that are not for clients: files, rings, listeners.
@@ -179,6 +180,10 @@ impl Applier {
                     choose_page_size(config);
                 }
                 self.engine.evict_clients();
+                Ok(())
+            }
+            Effect::Other("hash-shared-fields") => {
+                field_names::set_enabled(config.hash_shared_fields());
                 Ok(())
             }
             Effect::Other("maxclients") => raise_open_files(config),

@@ -138,6 +138,7 @@ fn serve(
     }
 
     apply::choose_page_size(&config);
+    structs::field_names::set_enabled(config.hash_shared_fields());
     let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
     let mut threads = cpus.threads(io_threads);
     let for_operators = usize::from(config.has_operator_thread());

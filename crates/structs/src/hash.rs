@@ -25,9 +25,10 @@ mod times;
 pub use live::Live;
 
 use crate::either::Either;
+use crate::field_names::{self, Names};
 use crate::hashing::hash;
-use crate::inline::{self, Extent, Form, Inline};
-use crate::listpack::{Element, Listpack, Malformed};
+use crate::inline::{self, Extent, Form, Inline, Packing};
+use crate::listpack::{Element, Listpack, Malformed, write_bare};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
@@ -234,7 +235,7 @@ impl Hash {
             View::Few(fields) => {
                 few::find(fields, field).map(|field| Element::Bytes(field.value()))
             }
-            View::Inline(inline) => inline.pairs().find_value(field),
+            View::Inline(inline) => inline.find_value(field),
         }
     }
 
@@ -245,7 +246,7 @@ impl Hash {
             View::Listpack(listpack) => listpack.find(field, 2).is_some(),
             View::Table(table) => table.get(hash(field), field).is_some(),
             View::Few(fields) => few::find(fields, field).is_some(),
-            View::Inline(inline) => inline.pairs().find_value(field).is_some(),
+            View::Inline(inline) => inline.find_value(field).is_some(),
         }
     }
 
@@ -496,24 +497,41 @@ impl Hash {
 
     // In the block of its key.
 
-    /// What the owner of a key has to know to keep the hash in the key's block; `None` if it is too
-    /// big for that or empty.
+    /// What the owner of a key has to know to keep the hash in the key's block with its fields;
+    /// `None` if it is too big for that or empty.
     pub fn extent(&self) -> Option<Extent> {
         match &self.repr {
             Repr::Listpack(listpack) if listpack.bytes_len() <= 2 * inline::MAX_BYTES => {
-                Extent::new(Form::Pairs, listpack.count() / 2, listpack.compact_len()?)
+                Extent::new(Form::Pairs, listpack.count() / 2, listpack.bare_len()?)
             }
             _ => None,
         }
     }
 
+    /// The same as it is best written, without the fields if they are in a list
+    /// ([`crate::field_names`]).
+    pub fn pack(&self) -> Option<Packing> {
+        let extent = self.extent()?;
+        let with_names = || {
+            let Repr::Listpack(listpack) = &self.repr else { return None };
+            let mut fields = Vec::with_capacity(extent.len());
+            listpack.bare().step_by(2).for_each(|field| fields.extend_from_slice(field));
+            let names = Names::of(&fields)?;
+            Packing::of_values(names, listpack.count() / 2, extent.len() - fields.len())
+        };
+        let packing = if field_names::is_enabled() { with_names() } else { None };
+        Some(packing.unwrap_or_else(|| extent.into()))
+    }
+
     /// Writes the elements, to be shown by [`Hash::show`].
     ///
     /// # Panics
-    /// If `to` has another length than [`Hash::extent`] says.
-    pub fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
-        if let Repr::Listpack(listpack) = &self.repr {
-            listpack.write_compact(to);
+    /// If the packing is that of another hash, or has another length than `to`.
+    pub fn write_inline(&self, packing: Packing, to: &mut [MaybeUninit<u8>]) {
+        let Repr::Listpack(listpack) = &self.repr else { return };
+        match packing.begin(to) {
+            (to, false) => write_bare(listpack.bare(), to),
+            (to, true) => write_bare(listpack.bare().skip(1).step_by(2), to),
         }
     }
 

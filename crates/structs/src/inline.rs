@@ -6,6 +6,7 @@
 //!
 //! ```text
 //!   pairs      field │ value │ field …     of a hash, without backlens (listpack/compact.rs)
+//!   values     list u16 │ value │ value …  of a hash whose fields are in a list (field_names.rs)
 //!   entries    entry │ entry …             of a list, a set or a sorted set: a listpack's
 //!   integers   i16, i32 or i64 …           of a set: an intset's
 //! ```
@@ -18,9 +19,10 @@
 //! and the extent. `Hash::show` and its like make a collection of it.
 #![allow(unsafe_code)] // Holds the address of bytes that another block owns.
 
+use crate::field_names::Names;
 use crate::intset::{Ints, Intset};
-use crate::listpack::{Compact, Listpack, Run};
-use std::mem::MaybeUninit;
+use crate::listpack::{self, Compact, Element, Listpack, Run};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 /// The most bytes of elements that are kept in the block of a key. Beyond it the bytes saved are
@@ -45,7 +47,12 @@ pub(crate) enum Form {
     Ints4 = 3,
     /// Integers of eight bytes.
     Ints8 = 4,
+    /// The number of a list of names, and values without backlens.
+    Values = 5,
 }
+
+/// Bytes of the number of a list.
+const LIST: usize = size_of::<u16>();
 
 impl Form {
     /// The form of integers of so many bytes.
@@ -105,9 +112,45 @@ impl Extent {
             2 => Form::Ints2,
             3 => Form::Ints4,
             4 => Form::Ints8,
+            5 => Form::Values,
             _ => panic!("an inline collection has an unknown form"),
         };
         Extent { len: bits & ((1 << LEN_BITS) - 1), count, form }
+    }
+}
+
+/// What is to be written into the block of a key.
+pub struct Packing {
+    extent: Extent,
+    names: Option<Names>,
+}
+
+impl Packing {
+    /// Values of so many bytes whose fields are in a list.
+    pub(crate) fn of_values(names: Names, count: usize, len: usize) -> Option<Packing> {
+        let extent = Extent::new(Form::Values, count, LIST + len)?;
+        Some(Packing { extent, names: Some(names) })
+    }
+
+    /// What has to be known of the elements.
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// Writes the number of the list, if there is one, which belongs to the block then. Returns the
+    /// room for the elements, and whether there was a list.
+    pub(crate) fn begin(self, to: &mut [MaybeUninit<u8>]) -> (&mut [MaybeUninit<u8>], bool) {
+        assert_eq!(to.len(), self.extent.len());
+        let Some(names) = self.names else { return (to, false) };
+        let (list, values) = to.split_at_mut(LIST);
+        list.write_copy_of_slice(&names.into_id().to_le_bytes());
+        (values, true)
+    }
+}
+
+impl From<Extent> for Packing {
+    fn from(extent: Extent) -> Packing {
+        Packing { extent, names: None }
     }
 }
 
@@ -151,9 +194,56 @@ impl Inline {
     /// The pairs of a hash.
     #[inline]
     pub(crate) fn pairs(&self) -> Compact<'_> {
+        if let Some(names) = self.names() {
+            // SAFETY: the form says what is there, and the block has a reference to the list.
+            return unsafe {
+                Compact::apart(names.start(), self.at.as_ptr().add(LIST), self.end())
+            };
+        }
         assert!(self.form == Form::Pairs, "these elements are those of a hash");
         // SAFETY: the form says what is there.
         unsafe { Compact::new(self.at.as_ptr(), self.end()) }
+    }
+
+    /// The value of a field of a hash.
+    #[inline]
+    pub(crate) fn find_value(&self, field: &[u8]) -> Option<Element<'_>> {
+        let at = self.at.as_ptr().cast_const();
+        if let Some(names) = self.names() {
+            let (fields, count) = (names.start(), self.count());
+            // SAFETY: the form says what is there, and the block has a reference to the list.
+            return unsafe { listpack::find_value_apart(fields, at.add(LIST), count, field) };
+        }
+        assert!(self.form == Form::Pairs, "these elements are those of a hash");
+        // SAFETY: the form says what is there.
+        unsafe { listpack::find_value(at, self.end(), field) }
+    }
+
+    /// The block's reference to a list of names, which stays the block's.
+    #[inline]
+    fn names(&self) -> Option<ManuallyDrop<Names>> {
+        // SAFETY: the form says that the number is there. The block has the reference.
+        (self.form == Form::Values).then(|| unsafe {
+            let id = u16::from_le_bytes(self.at.cast::<[u8; LIST]>().read());
+            ManuallyDrop::new(Names::from_id(id))
+        })
+    }
+
+    /// Tells that the bytes are in one more block, so that both can be given up.
+    pub fn copied(&self) {
+        if let Some(names) = self.names() {
+            std::mem::forget(Names::clone(&names));
+        }
+    }
+
+    /// Gives up what the elements refer to.
+    ///
+    /// # Safety
+    /// Nothing may look at these elements any more.
+    pub unsafe fn give_up(self) {
+        if let Some(names) = self.names() {
+            drop(ManuallyDrop::into_inner(names));
+        }
     }
 
     /// The entries of a list, a set or a sorted set.
@@ -171,7 +261,7 @@ impl Inline {
             Form::Ints2 => 2,
             Form::Ints4 => 4,
             Form::Ints8 => 8,
-            Form::Pairs | Form::Entries => return None,
+            Form::Pairs | Form::Entries | Form::Values => return None,
         };
         // SAFETY: the form says what is there.
         Some(unsafe { Ints::new(self.at.as_ptr(), self.count(), width) })
@@ -180,13 +270,15 @@ impl Inline {
     /// The elements as a listpack.
     pub(crate) fn to_listpack(self) -> Listpack {
         let len = usize::from(self.len);
-        // SAFETY: the form says what is there.
-        unsafe {
-            match self.form {
-                Form::Pairs => Listpack::from_compact(self.at, len, u16::from(self.count) * 2),
-                Form::Entries => Listpack::from_entries(self.at, len, self.count.into()),
-                _ => panic!("integers are no listpack"),
+        let of_pairs = |len| Listpack::from_compact(self.pairs(), len, u16::from(self.count) * 2);
+        match self.form {
+            Form::Pairs => of_pairs(len),
+            Form::Values => {
+                of_pairs(len - LIST + self.names().map_or(0, |names| names.bytes().len()))
             }
+            // SAFETY: the form says what is there.
+            Form::Entries => unsafe { Listpack::from_entries(self.at, len, self.count.into()) },
+            _ => panic!("integers are no listpack"),
         }
     }
 
@@ -232,6 +324,46 @@ mod tests {
         };
     }
 
+    /// Does the same for a hash as it is packed. Returns whether its fields were in a list.
+    fn show_hash(hash: &Hash, check: impl Fn(&Hash)) -> bool {
+        let Some(packing) = hash.pack() else { return false };
+        let extent = Extent::from_bytes(packing.extent().to_bytes());
+        let mut bytes = vec![MaybeUninit::uninit(); extent.len() + 1];
+        hash.write_inline(packing, &mut bytes[1..]);
+        let again = bytes.clone();
+        // SAFETY: the bytes have just been written, and outlive what is shown of them.
+        let [first, second] = [&bytes, &again]
+            .map(|bytes| unsafe { Inline::new(NonNull::from(&bytes[1..]).cast(), extent) });
+        first.copied();
+        // SAFETY: nothing is shown of it any more.
+        unsafe { first.give_up() };
+        let shown = Hash::show(second);
+        check(&shown);
+        check(&(*shown).clone());
+        // SAFETY: as above.
+        unsafe { second.give_up() };
+        extent.form == Form::Values
+    }
+
+    #[test]
+    fn fields_that_hashes_share_take_no_room() {
+        let limits = HashLimits::default();
+        let mut hash = Hash::new();
+        for number in 0..5 {
+            hash.set(format!("shared-field{number}").as_bytes(), b"value", &limits);
+        }
+        hash.set(b"12345", b"678", &limits);
+        let check = |shown: &Hash| {
+            assert_eq!(shown.get(b"12345"), hash.get(b"12345"));
+            assert_eq!(hash_bytes(shown), hash_bytes(&hash));
+        };
+        let mut packings = (0..1 << 20).filter_map(|_| hash.pack());
+        let packing = packings.find(|packing| packing.extent().form == Form::Values);
+        let packing = packing.expect("there is a list at last");
+        assert_eq!(packing.extent().len(), LIST + 5 * 6 + 2);
+        assert!(show_hash(&hash, check), "the packing has a reference to the list");
+    }
+
     fn hash_bytes(hash: &Hash) -> Vec<u8> {
         let HashContents::Listpack(bytes) = hash.contents() else { panic!("it is no listpack") };
         bytes.into_owned()
@@ -274,7 +406,7 @@ mod tests {
             let pairs = |hash: &Hash| -> Vec<_> {
                 hash.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect()
             };
-            shown!(Hash, hash, |shown: &Hash| {
+            let check = |shown: &Hash| {
                 assert_eq!(pairs(shown), pairs(&hash));
                 assert_eq!((shown.len(), shown.is_empty()), (hash.len(), false));
                 for word in &words {
@@ -283,7 +415,12 @@ mod tests {
                 }
                 assert!(!shown.contains(b"not there"));
                 assert_eq!(hash_bytes(shown), hash_bytes(&hash));
-            });
+            };
+            // Its fields get a list when they have been met a few times.
+            for _ in 0..10 {
+                show_hash(&hash, check);
+            }
+            crate::field_names::collect();
         }
 
         #[test]

@@ -9,6 +9,7 @@ pub mod crc16;
 pub mod crc32c;
 pub mod crc64;
 mod either;
+pub mod field_names;
 pub mod flags;
 pub mod geo;
 pub mod give_way;

@@ -39,6 +39,7 @@ mod run;
 mod tests;
 
 pub use compact::Compact;
+pub(crate) use compact::{find_value, find_value_apart, write_bare};
 pub use cursor::CursorMut;
 pub use element::{Element, IntBuf, Needle};
 use entry::{EOF, Encoded};

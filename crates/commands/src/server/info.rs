@@ -15,6 +15,7 @@ use engine::stats::{Counter, Durations, Sizes};
 use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome, View};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
+use structs::field_names;
 use structs::sync::lock;
 
 /// `INFO`.
@@ -264,6 +265,10 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     }
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", engine.defrag.running_percent.load(Relaxed));
+    let names = field_names::figures();
+    line(out, "shared_field_lists", names.lists);
+    line(out, "shared_field_bytes", names.bytes);
+    line(out, "shared_field_hashes", names.hashes);
     line(out, "long_commands_holding_keys", engine.holds.holding());
     line(out, "lazyfree_pending_objects", engine.background.pending_objects());
     line(out, "lazyfreed_objects", engine.background.freed_objects());

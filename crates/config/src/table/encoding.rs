@@ -1,13 +1,14 @@
 //! The thresholds between compact and general encodings of a value.
 
 use crate::spec::range::{ANY_INT, COUNT, LONG, SIZE};
-use crate::spec::{Spec, int, memory};
+use crate::spec::{Spec, flag, int, memory};
 
 pub(super) const OPTIONS: &[Spec] = &[
     int("hash-max-listpack-entries", LONG, "512", "fields of a listpack hash")
         .alias(&["hash-max-ziplist-entries"]),
     memory("hash-max-listpack-value", SIZE, "64", "bytes of a field or value of a listpack hash")
         .alias(&["hash-max-ziplist-value"]),
+    flag("hash-shared-fields", "yes", "keep the field names that small hashes share once"),
     int(
         "list-max-listpack-size",
         ANY_INT,

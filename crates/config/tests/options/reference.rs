@@ -32,6 +32,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("ts-ignore-max-time-diff", "of a module of Redis 8"),
     ("ts-ignore-max-val-diff", "of a module of Redis 8"),
     ("ts-num-threads", "of a module of Redis 8"),
+    ("hash-shared-fields", "Dunlin's own"),
     ("io-backend", "Dunlin's own"),
     ("admin-port", "Dunlin's own"),
     ("admin-bind", "Dunlin's own"),

@@ -20,8 +20,9 @@ const STRETCH: usize = 16;
 /// How long it works at a stretch. Then it rests three times as long.
 const WORK: Duration = Duration::from_micros(500);
 
-/// Looks at all stripes.
+/// Looks at all stripes, and frees the lists of field names that no hash uses any more.
 pub fn look(engine: &'static Engine, reader: &Reader<'static>) {
+    structs::field_names::collect();
     let mut work = Work { engine, reader, began: engine.clock.now() };
     for stripe in 0..STRIPES {
         let due = work.under_lock(stripe, |data| data.has_opened().then(|| data.due()));

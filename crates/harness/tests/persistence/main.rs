@@ -10,6 +10,7 @@ mod recovery;
 mod reloading;
 mod replay;
 mod round_trips;
+mod shared_fields;
 mod snapshot_history;
 mod snapshots;
 mod tier;

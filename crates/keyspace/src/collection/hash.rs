@@ -5,7 +5,7 @@ use crate::kind::Value;
 use crate::snapshot::record::Form;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use structs::hash::{Hash, HashContents};
-use structs::inline::{Extent, Inline};
+use structs::inline::{Extent, Inline, Packing};
 
 impl Collection for Hash {
     fn encoding(&self) -> &'static str {
@@ -29,8 +29,11 @@ impl Collection for Hash {
     fn extent(&self) -> Option<Extent> {
         self.extent()
     }
-    fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
-        self.write_inline(to);
+    fn pack(&self) -> Option<Packing> {
+        self.pack()
+    }
+    fn write_inline(&self, packing: Packing, to: &mut [MaybeUninit<u8>]) {
+        self.write_inline(packing, to);
     }
     fn show(inline: Inline) -> ManuallyDrop<Self> {
         Self::show(inline)

@@ -5,7 +5,7 @@ use crate::kind::Value;
 use crate::snapshot::record::Form;
 use std::borrow::Cow;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use structs::inline::{Extent, Inline};
+use structs::inline::{Extent, Inline, Packing};
 use structs::list::{self, List};
 
 impl Collection for List {
@@ -27,7 +27,7 @@ impl Collection for List {
     fn extent(&self) -> Option<Extent> {
         self.extent()
     }
-    fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+    fn write_inline(&self, _: Packing, to: &mut [MaybeUninit<u8>]) {
         self.write_inline(to);
     }
     fn show(inline: Inline) -> ManuallyDrop<Self> {

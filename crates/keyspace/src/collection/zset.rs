@@ -4,7 +4,7 @@ use super::{Collection, Element, Layout, Take, Visit, visit_all};
 use crate::kind::Value;
 use crate::snapshot::record::Form;
 use std::mem::{ManuallyDrop, MaybeUninit};
-use structs::inline::{Extent, Inline};
+use structs::inline::{Extent, Inline, Packing};
 use structs::zset::{Zset, ZsetContents};
 
 impl Collection for Zset {
@@ -29,7 +29,7 @@ impl Collection for Zset {
     fn extent(&self) -> Option<Extent> {
         self.extent()
     }
-    fn write_inline(&self, to: &mut [MaybeUninit<u8>]) {
+    fn write_inline(&self, _: Packing, to: &mut [MaybeUninit<u8>]) {
         self.write_inline(to);
     }
     fn show(inline: Inline) -> ManuallyDrop<Self> {

@@ -86,9 +86,10 @@ impl Entry {
         expiry: Option<Millis>,
         access: u32,
     ) -> Option<Entry> {
-        let extent = value.extent().filter(|_| key.len() <= MAX_KEY)?;
+        let packing = if key.len() <= MAX_KEY { value.pack()? } else { return None };
+        let extent = packing.extent();
         let entry = Entry::with_extent(key, kind, extent, expiry, access, None);
-        value.write_inline(entry.elements_mut(extent));
+        value.write_inline(packing, entry.elements_mut(extent));
         Some(entry)
     }
 
@@ -141,6 +142,7 @@ impl Entry {
             std::slice::from_raw_parts(at.cast_const().cast(), extent.len())
         };
         new.elements_mut(extent).copy_from_slice(elements);
+        self.shown().expect("they are in the entry").copied();
         new
     }
 

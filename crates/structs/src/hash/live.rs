@@ -70,7 +70,7 @@ impl<'a> Live<'a> {
                 let item = few::find(fields, field).filter(|item| self.has(item))?;
                 Some(Element::Bytes(item.value()))
             }
-            View::Inline(inline) => inline.pairs().find_value(field),
+            View::Inline(inline) => inline.find_value(field),
         }
     }
 

@@ -165,7 +165,7 @@ impl Hash {
             View::Table(table) => table.get(hash(field), field).map(Field::expiry),
             View::Listpack(listpack) => listpack.find(field, 2).map(|_| None),
             View::Few(fields) => few::find(fields, field).map(Field::expiry),
-            View::Inline(inline) => inline.pairs().find_value(field).map(|_| None),
+            View::Inline(inline) => inline.find_value(field).map(|_| None),
         }
     }
 
