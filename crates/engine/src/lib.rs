@@ -13,7 +13,7 @@ mod run;
 mod serve;
 
 pub use change::{commit, cx, db, effects, load, tier};
-use change::{held_keys, outbox};
+use change::{held_keys, outbox, staging};
 use coordinate::roles;
 pub use coordinate::{cold_values, engine, snapshot};
 pub use describe::{acl, command, request_keys, table, transaction};

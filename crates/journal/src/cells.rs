@@ -4,13 +4,13 @@
 //! earlier one. Each thread notes a lower bound of the bytes that it copies in a cell of its own;
 //! bytes below the lowest bound are complete.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use structs::sync::lock;
 
 /// Threads that can append at a time.
-const CELLS: usize = 1024;
+pub(crate) const THREADS: usize = 1024;
 
 /// The cells of all threads.
 pub(crate) struct CopyCells {
@@ -41,7 +41,7 @@ impl CopyCell {
 
 impl CopyCells {
     pub(crate) fn new() -> CopyCells {
-        let cells = (0..CELLS).map(|_| CopyCell::default()).collect();
+        let cells = (0..THREADS).map(|_| CopyCell::default()).collect();
         CopyCells { cells, used: AtomicU64::new(0) }
     }
 
@@ -71,35 +71,49 @@ impl CopyCells {
 }
 
 /// The number of a thread that appends. Numbers of threads that ended are reused.
-struct ThreadNumber(usize);
+pub(crate) struct ThreadNumber(usize);
+
+/// The thread has no number yet.
+const NONE: usize = usize::MAX;
 
 /// Numbers that are free, and the first one that was never used.
 static NUMBERS: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 thread_local! {
-    static NUMBER: RefCell<Option<ThreadNumber>> = const { RefCell::new(None) };
+    /// Gives the number back when the thread ends.
+    static OWNED: RefCell<Option<ThreadNumber>> = const { RefCell::new(None) };
+    /// The number, where it is found with one load.
+    static NUMBER: Cell<usize> = const { Cell::new(NONE) };
 }
 
 impl ThreadNumber {
+    /// Returns the number of the calling thread.
     #[inline]
-    fn get() -> usize {
-        NUMBER.with_borrow_mut(|number| number.get_or_insert_with(ThreadNumber::take).0)
+    pub fn get() -> usize {
+        match NUMBER.get() {
+            NONE => ThreadNumber::take(),
+            number => number,
+        }
     }
 
     #[cold]
-    fn take() -> ThreadNumber {
+    fn take() -> usize {
         let mut numbers = lock(&NUMBERS);
         let number = numbers.0.pop().unwrap_or_else(|| {
             numbers.1 += 1;
             numbers.1 - 1
         });
-        assert!(number < CELLS, "more than {CELLS} threads write");
-        ThreadNumber(number)
+        assert!(number < THREADS, "more than {THREADS} threads write");
+        drop(numbers);
+        OWNED.set(Some(ThreadNumber(number)));
+        NUMBER.set(number);
+        number
     }
 }
 
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
+        NUMBER.set(NONE);
         lock(&NUMBERS).0.push(self.0);
     }
 }

@@ -25,6 +25,7 @@ use crate::entry::{Entry, push_select};
 use crate::history::History;
 use crate::reader::{IfBehind, Reader, ReaderState};
 use crate::segments::{SEGMENT, Segments};
+use crate::stages::{Stages, own_marks};
 use keyspace::DbIndex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -84,6 +85,7 @@ pub struct Journal {
 pub(crate) struct Log {
     pub(crate) segments: Segments,
     cells: CopyCells,
+    stages: Stages,
 }
 
 /// What is read and kept.
@@ -272,11 +274,25 @@ impl Journal {
         self.append_bytes(db, db, command)
     }
 
+    #[inline]
+    fn log(&self) -> &Log {
+        self.log.get_or_init(Log::new)
+    }
+
+    #[inline]
     fn append_bytes(&self, first: DbIndex, last: DbIndex, bytes: &[u8]) -> JournalPos {
         if self.is_copy() {
             return self.append_aside(first, bytes);
         }
-        let log = self.log.get_or_init(Log::new);
+        let log = self.log();
+        if log.stages.is_pending() {
+            return self.append_behind_staged(log, first, last, bytes);
+        }
+        self.append_now(log, first, last, bytes)
+    }
+
+    /// Reserves a place for an entry, or for several, and copies it there.
+    fn append_now(&self, log: &Log, first: DbIndex, last: DbIndex, bytes: &[u8]) -> JournalPos {
         let cell = log.cells.of_this_thread();
         let mut state = self.state.load(Relaxed);
         cell.begin(state >> 8);
@@ -301,7 +317,7 @@ impl Journal {
     /// what reads this journal then sees the same bytes at the same positions as in the other one.
     /// Behind it `db` is selected. It ends with a command; nothing else is appended meanwhile.
     pub fn append_verbatim(&self, bytes: &[u8], db: DbIndex) -> JournalPos {
-        let log = self.log.get_or_init(Log::new);
+        let log = self.log();
         let cell = log.cells.of_this_thread();
         let held = self.asides.is_on().then(|| self.asides.hold());
         let begin = self.position().0;
@@ -388,6 +404,69 @@ impl Journal {
     /// Returns the position up to which bytes can be read.
     pub(crate) fn published(&self, log: &Log) -> u64 {
         log.cells.lowest(self.position().0)
+    }
+}
+
+/// Entries that share a reservation ([`crate::stages`]).
+impl Journal {
+    /// Stages an entry of one command, and returns the mark that its stripe is to carry until
+    /// [`Journal::append_staged`]; `None` if it has to be [appended](Journal::append_command) by
+    /// itself. The stripe is locked and is the only one that the entry is about. The thread appends
+    /// what it has staged before it tells another thread or a client of it, and before it leaves
+    /// the world.
+    pub fn stage(&self, db: DbIndex, command: &[u8]) -> Option<u32> {
+        if self.is_copy() {
+            return None;
+        }
+        self.log().stages.for_entry(command.len())?.add(db, command)
+    }
+
+    /// Appends what the calling thread has staged, unless another thread has done so since. Returns
+    /// the position behind it.
+    pub fn append_staged(&self) -> JournalPos {
+        let log = self.log();
+        let Some(stage) = log.stages.own() else { return JournalPos(0) };
+        let mut staged = stage.lock();
+        stage.append(&mut staged, |first, last, bytes| self.append_now(log, first, last, bytes));
+        staged.end
+    }
+
+    /// Returns whether the calling thread has staged entries.
+    #[inline]
+    pub fn has_staged(&self) -> bool {
+        self.log.get().is_some_and(|log| log.stages.is_pending())
+    }
+
+    /// Makes sure that the entry of a mark is appended, if another thread has staged it: the caller
+    /// has locked the stripe that carries the mark. Returns whether the stripe needs the mark no
+    /// longer, so not if the entry is the caller's own and is still staged.
+    pub fn settle(&self, mark: u32) -> bool {
+        let Some(log) = self.log.get() else { return true };
+        log.stages.settle(mark, |first, last, bytes| self.append_now(log, first, last, bytes))
+    }
+
+    /// Returns what tells whether a mark is of the calling thread.
+    #[inline]
+    pub fn own_marks() -> impl Fn(u32) -> bool {
+        own_marks()
+    }
+
+    /// Appends an entry behind what the calling thread has staged, in one piece with it if the
+    /// entry is short.
+    #[cold]
+    fn append_behind_staged(
+        &self,
+        log: &Log,
+        first: DbIndex,
+        last: DbIndex,
+        bytes: &[u8],
+    ) -> JournalPos {
+        let append = |first, last, bytes: &[u8]| self.append_now(log, first, last, bytes);
+        let Some(stage) = log.stages.pending() else { return append(first, last, bytes) };
+        let mut staged = stage.lock();
+        let shares = !staged.is_empty() && staged.push(first, last, bytes);
+        stage.append(&mut staged, append);
+        if shares { staged.end } else { append(first, last, bytes) }
     }
 }
 
@@ -501,7 +580,7 @@ impl Journal {
         let state = ReaderState::new(position.0, if_behind);
         register.readers.push(Arc::clone(&state));
         self.note_readers(register);
-        Reader::new(self, self.log.get_or_init(Log::new), state)
+        Reader::new(self, self.log(), state)
     }
 
     pub(crate) fn remove_reader(&self, log: &Log, reader: &Arc<ReaderState>) {
@@ -555,6 +634,7 @@ impl Journal {
         if let Some(log) = self.log.get() {
             let end = self.position().0;
             assert!(self.published(log) == end, "an entry is being appended");
+            assert!(log.stages.are_empty(), "an entry is staged");
             log.segments.restart(end, position.0);
         }
         self.state.store(pack(position.0, UNKNOWN_DB), Release);
@@ -567,6 +647,7 @@ impl Journal {
 
 impl Log {
     fn new() -> Box<Log> {
-        Box::new(Log { segments: Segments::new(), cells: CopyCells::new() })
+        let (segments, cells) = (Segments::new(), CopyCells::new());
+        Box::new(Log { segments, cells, stages: Stages::new() })
     }
 }

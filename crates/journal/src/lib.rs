@@ -10,6 +10,7 @@
 //! | [`backlog`] | which bytes are kept, and for how long without a replica |
 //! | [`safe`] | up to which position a write has enough copies |
 //! | [`entry`] | the encoding of one write |
+//! | `stages` | entries that share a reservation |
 //!
 //! `docs/internals/journal.md` has the design.
 
@@ -22,6 +23,7 @@ pub mod journal;
 pub mod reader;
 pub mod safe;
 mod segments;
+mod stages;
 #[cfg(test)]
 mod tests;
 

@@ -5,11 +5,11 @@ use crate::memory;
 use crate::outgrown::Outgrown;
 use crate::slot_bits::SlotBits;
 use crate::snapshot::{Shared, StripeSnapshot};
-use crate::stripe::{Common, DbTables, Stripe, StripeData};
+use crate::stripe::{Common, DbTables, Settler, Stripe, StripeData};
 use crate::types::{DbIndex, Key, Slot, decide_hashes};
 use crate::world::World;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Number of stripes. It is a power of two, much larger than the number of cores, and small enough
@@ -44,6 +44,7 @@ impl Keyspace {
             outgrown: Outgrown::default(),
             stripes_with: (0..databases).map(|_| AtomicU32::new(0)).collect(),
             hidden: SlotBits::default(),
+            settler: OnceLock::new(),
         });
         let stripes: Box<[Stripe]> =
             (0..STRIPES).map(|_| Stripe::new(Arc::clone(&common), has_slots)).collect();
@@ -65,6 +66,19 @@ impl Keyspace {
             assignment: self.assignment,
             common: Arc::clone(common),
         }
+    }
+
+    /// Sets what settles a change on which something still depends, as an entry of the journal that
+    /// has no place yet. A thread that locks a stripe on which such a change has left a
+    /// [mark](crate::Locks::mark) calls it with that mark, before it reads or changes anything
+    /// there. It returns whether the mark is needed no longer. It is set once, and must not lock
+    /// stripes.
+    ///
+    /// # Panics
+    /// There is one.
+    pub fn set_settler(&self, settler: Settler) {
+        let is_first = self.common.settler.set(settler).is_ok();
+        assert!(is_first, "a keyspace has one settler");
     }
 
     /// Returns the number of databases.

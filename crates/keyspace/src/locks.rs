@@ -266,6 +266,16 @@ impl<'k> Locks<'k> {
         unsafe { self.keyspace.stripe(stripe).data_mut() }
     }
 
+    /// Leaves a mark on a held stripe, for the [settler](crate::Keyspace::set_settler).
+    ///
+    /// # Panics
+    /// If the stripe is not held.
+    #[inline]
+    pub fn mark(&self, stripe: usize, mark: u32) {
+        self.assert_held(stripe);
+        self.keyspace.stripe(stripe).set_mark(mark);
+    }
+
     /// Visits the held stripes in ascending order, for reading.
     pub fn for_each(&self, mut visit: impl FnMut(&StripeData)) {
         self.held.for_each(|stripe| visit(self.data(stripe)));
@@ -362,6 +372,7 @@ fn unlock_all(keyspace: &Keyspace, set: &StripeSet) {
 mod tests {
     use super::*;
     use crate::keyspace::Assignment;
+    use std::sync::{Arc, Mutex};
 
     #[test]
     fn sets_iterate_in_ascending_order() {
@@ -400,6 +411,37 @@ mod tests {
         assert!(locks.is_empty() && keyspace.stripe(2).try_lock().is_none());
         drop(taken);
         assert!([2, 3, 7].into_iter().all(|index| keyspace.stripe(index).try_lock().is_some()));
+    }
+
+    #[test]
+    fn a_mark_is_settled_before_the_next_thread_uses_the_stripe() {
+        let keyspace = keyspace();
+        let settled = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&settled);
+        // The mark 5 is still needed the first time.
+        keyspace.set_settler(Box::new(move |mark| {
+            let mut seen = seen.lock().expect("no thread panics");
+            seen.push(mark);
+            mark != 5 || seen.len() > 1
+        }));
+        let mut locks = Locks::new(&keyspace);
+        assert!(locks.acquire(two(3, 7)).is_ok());
+        locks.mark(3, 5);
+        locks.mark(7, 6);
+        locks.release();
+        assert!(locks.acquire(two(3, 7)).is_ok());
+        locks.release();
+        assert!(locks.try_acquire(3));
+        locks.mark(3, 8);
+        locks.release();
+        keyspace.stripe(3).clear_mark(|mark| mark == 9);
+        drop(keyspace.stripe(3).lock());
+        assert!(locks.try_acquire(3));
+        locks.mark(3, 9);
+        locks.release();
+        keyspace.stripe(3).clear_mark(|mark| mark == 9);
+        assert!(locks.try_acquire(3));
+        assert_eq!(*settled.lock().expect("no thread panics"), [5, 6, 5, 8]);
     }
 
     #[test]

@@ -27,7 +27,8 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 use structs::heap_string::HeapString;
 use structs::labels::LabelIndex;
 use structs::table::{Item, Table};
@@ -118,7 +119,12 @@ pub(crate) struct Common {
     pub stripes_with: Box<[AtomicU32]>,
     /// Slots that walks, counts and samples pass over.
     pub hidden: SlotBits,
+    /// What settles a change that a mark tells of.
+    pub settler: OnceLock<Settler>,
 }
+
+/// Settles the change that a mark tells of. Returns whether the mark is needed no longer.
+pub type Settler = Box<dyn Fn(u32) -> bool + Send + Sync>;
 
 /// The contents of a stripe, accessed under its lock. Fields that every command reads come first
 /// and share a cache line with the lock.
@@ -409,6 +415,9 @@ impl StripeData {
 #[repr(C, align(64))]
 pub struct Stripe {
     lock: ByteLock,
+    /// A change that is not settled ([`Keyspace::set_settler`](crate::Keyspace::set_settler)), or
+    /// 0. Set under the lock.
+    mark: AtomicU32,
     data: UnsafeCell<StripeData>,
 }
 
@@ -427,6 +436,7 @@ impl Stripe {
     pub(crate) fn new(common: Arc<Common>, has_slots: bool) -> Stripe {
         Stripe {
             lock: ByteLock::default(),
+            mark: AtomicU32::new(0),
             data: UnsafeCell::new(StripeData {
                 by_slot: BySlot::new(has_slots),
                 written: 0,
@@ -469,12 +479,52 @@ impl Stripe {
     #[inline]
     pub(crate) fn acquire(&self) {
         self.lock.lock();
+        self.settle();
     }
 
     /// Locks if that is possible at once. Returns whether it did.
     #[inline]
     pub(crate) fn try_acquire(&self) -> bool {
-        self.lock.try_lock()
+        let is_locked = self.lock.try_lock();
+        if is_locked {
+            self.settle();
+        }
+        is_locked
+    }
+
+    /// Settles what the last change has left. This thread has just locked the stripe.
+    #[inline]
+    fn settle(&self) {
+        let mark = self.mark.load(Acquire);
+        if mark != 0 {
+            self.settle_change(mark);
+        }
+    }
+
+    #[cold]
+    fn settle_change(&self, mark: u32) {
+        // SAFETY: this thread has just locked the stripe, and nothing refers to its contents.
+        let common = unsafe { &self.data().common };
+        if common.settler.get().is_none_or(|settles| settles(mark)) {
+            self.mark.store(0, Relaxed);
+        }
+    }
+
+    /// Leaves a mark. The caller holds the lock.
+    #[inline]
+    pub(crate) fn set_mark(&self, mark: u32) {
+        self.mark.store(mark, Relaxed);
+    }
+
+    /// Removes a mark of a change that is settled, without the lock, if `is_its` says that it is
+    /// that mark.
+    #[inline]
+    pub fn clear_mark(&self, is_its: impl FnOnce(u32) -> bool) {
+        let mark = self.mark.load(Relaxed);
+        if is_its(mark) {
+            // If it fails, another thread has put its own mark there or has settled this one.
+            let _ = self.mark.compare_exchange(mark, 0, Release, Relaxed);
+        }
     }
 
     /// Unlocks.

@@ -284,6 +284,18 @@ impl<R: Runner> std::fmt::Debug for Row<R> {
 pub struct Flags(pub u64);
 
 impl Flags {
+    /// Those of commands that do more than look at their keys or change them.
+    pub const BEYOND_KEY: Flags = Flags::WORLD
+        .with(Flags::WALKS)
+        .with(Flags::BLOCKING)
+        .with(Flags::WATCHES)
+        .with(Flags::RUNS_QUEUE)
+        .with(Flags::PUBSUB)
+        .with(Flags::ADMIN)
+        .with(Flags::REACHES)
+        .with(Flags::ASKS_PEER)
+        .with(Flags::CROSSES_DATABASES)
+        .with(Flags::MAY_REPLICATE);
     /// No flag.
     pub const NONE: Flags = Flags(0);
     /// May change the keyspace.

@@ -25,6 +25,8 @@ pub struct Resolved<R: Runner> {
     pub most_access: Option<KeyFlags>,
     /// When it runs with the world stopped.
     pub world: WorldUse,
+    /// Whether each of its requests has one key and does nothing but look at it or change it.
+    pub is_local: bool,
     /// Where its requests go; see [`Resolved::way_of`].
     pub way: Way,
     /// Which of its requests may wait.
@@ -217,7 +219,7 @@ impl<R: Runner> CommandTable<R> {
             None => command.name.to_owned(),
         };
         let (single_key, access) = single_key(command).unzip();
-        self.all.push(Resolved {
+        let mut row = Resolved {
             command,
             parent,
             full_name,
@@ -228,7 +230,12 @@ impl<R: Runner> CommandTable<R> {
             way: command.way(parent),
             waits: command.waits(),
             applied: command.applied(parent),
-        });
+            is_local: false,
+        };
+        row.is_local = row.goes_to_one_key()
+            && row.world == WorldUse::Never
+            && !command.flags.any(Flags::BEYOND_KEY);
+        self.all.push(row);
     }
 
     /// Every command and subcommand, in the order of their indexes.

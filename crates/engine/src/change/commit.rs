@@ -15,6 +15,7 @@ use crate::interest;
 use crate::journal::JournalPos;
 use crate::locks::Locked;
 use crate::outbox::Notification;
+use crate::staging;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
 
@@ -60,6 +61,9 @@ fn propagate(cx: &mut Cx<'_>, args: Args<'_>) {
     let (index, effects) = (cx.db.index, &mut cx.db.effects);
     let is_whole = effects.entry.is_empty() && !effects.is_transaction && !effects.is_replay;
     if is_whole && !args.sent().is_empty() {
+        if staging::stage(cx, index, args.sent()) {
+            return;
+        }
         let position = cx.engine.journal.append_command(index, args.sent());
         hold_until_safe(cx, position);
     } else {
@@ -82,6 +86,7 @@ fn append(cx: &mut Cx<'_>) {
 #[inline]
 fn hold_until_safe(cx: &mut Cx<'_>, position: JournalPos) {
     cx.session.written = position;
+    staging::note_appended(cx);
     if cx.engine.safe.holds_replies() {
         note_written(&mut cx.db, position);
     }

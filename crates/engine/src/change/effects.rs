@@ -27,6 +27,17 @@ pub(crate) enum Cause {
     Time,
 }
 
+/// What a batch of requests has staged for the journal ([`staging`](crate::staging)).
+#[derive(Default, Debug)]
+pub(crate) struct Staging {
+    /// The request that runs may stage its entry: another one that joins follows.
+    pub may_stage: bool,
+    /// An entry of the session was staged, and its position is not known yet.
+    pub is_pending: bool,
+    /// Stripes carry marks of the thread.
+    pub has_marks: bool,
+}
+
 /// What a command did, until it is committed.
 #[derive(Default, Debug)]
 pub struct Effects {
@@ -36,6 +47,8 @@ pub struct Effects {
     pub(crate) expired: u64,
     /// What the journal gets.
     pub(crate) entry: Entry,
+    /// What it has got of the batch so far.
+    pub(crate) staging: Staging,
     /// The entry says what the request did, so that the request itself is not put there.
     pub(crate) is_rewritten: bool,
     /// A script has said that what it changes is not to be replicated (`redis.set_repl`).

@@ -8,4 +8,5 @@ pub mod field_expiry;
 pub mod held_keys;
 pub mod load;
 pub mod outbox;
+pub mod staging;
 pub mod tier;

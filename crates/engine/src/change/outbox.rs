@@ -132,6 +132,7 @@ impl<'a> Outbox<'a> {
     #[cold]
     pub fn send(&self) {
         let Outbox { engine, waiting } = self;
+        engine.append_staged();
         for notification in waiting.borrow_mut().drain(..) {
             match notification {
                 Notification::Message { space, channel, payload } => {

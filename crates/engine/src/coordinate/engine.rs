@@ -280,6 +280,7 @@ impl Engine {
             special,
         }));
         let engine: &'static Engine = engine;
+        engine.keyspace.set_settler(Box::new(move |mark| engine.settle_change(mark)));
         engine.background.set_contexts(move |job_thread| engine.context(reactors + job_thread));
         engine
     }

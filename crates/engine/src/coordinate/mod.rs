@@ -5,3 +5,4 @@ pub mod engine;
 pub mod quorum;
 pub mod roles;
 pub mod snapshot;
+pub mod staged;

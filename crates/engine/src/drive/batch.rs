@@ -45,6 +45,12 @@ impl Request {
             .with_sent(sent)
     }
 
+    /// Whether it does nothing but look at its one key or change it.
+    #[inline(always)]
+    pub fn is_local(&self) -> bool {
+        self.resolved.is_some_and(|row| row.is_local)
+    }
+
     /// Bytes of it, as it was sent.
     #[inline(always)]
     pub fn bytes(&self) -> usize {
@@ -97,6 +103,11 @@ impl Batch {
         if self.requests.len() > 1 {
             prefetch_keys(&engine.keyspace, db, self.keys());
         }
+    }
+
+    /// Stripes of the requests that have one key.
+    pub fn stripes(&self) -> impl Iterator<Item = usize> {
+        self.requests.iter().filter(|request| request.hashed > 0).map(|request| request.stripe)
     }
 
     /// Stripes and hashes of the keys, but not of the same key twice in a row.

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::evict;
 use crate::mailbox::{Push, last_ticket};
 use crate::session::{Fate, ReplyMode, Session};
+use crate::staging;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::{cold, cold_values};
@@ -344,8 +345,16 @@ impl Worker {
             }
             let mut cut = None;
             cx.start_timing();
+            let may_stage = batch.requests().len() > 1 && staging::is_possible(&cx);
+            let mut is_local = may_stage && batch.requests()[0].is_local();
             for (index, request) in batch.requests().iter().enumerate() {
                 cx.session.request_bytes = request.bytes();
+                if may_stage {
+                    let next = batch.requests().get(index + 1);
+                    let is_next_local = next.is_some_and(Request::is_local);
+                    staging::begin_request(&mut cx, is_local, is_next_local);
+                    is_local = is_next_local;
+                }
                 match run(&mut cx, request.args(argv, input), request.resolved) {
                     Ok(()) => consumed = request.end,
                     Err(cause) => {
@@ -370,6 +379,7 @@ impl Worker {
                     break;
                 }
             }
+            staging::end_batch(&mut cx, batch.stripes());
             let halted = halted(cx.session);
             let cause = cut.or(halted);
             if let Some(cause) = cause {

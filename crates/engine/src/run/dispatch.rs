@@ -38,6 +38,7 @@ use crate::pubsub::Space;
 use crate::scripting;
 use crate::session::{ReplyMode, Session, WriteReply};
 use crate::special::Special;
+use crate::staging;
 use crate::table::{Resolved, WorldUse};
 use gates::{Refusal, may_write};
 pub(crate) use gates::{has_stale_data, refuses_writes_of_clients};
@@ -111,6 +112,7 @@ pub(crate) fn process(
     }
     if is_special {
         if engine.monitors.any() && !is_shown_later {
+            staging::end_run(cx);
             crate::monitor::feed(cx, row.command, args.words());
             crate::monitor::feed_failed_script(cx, row, args.words());
         }
@@ -430,6 +432,7 @@ fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
 /// # Errors
 /// The world cannot be stopped now. The thread is still inside.
 pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
+    debug_assert!(!cx.engine.journal.has_staged(), "the world is stopped with a staged entry");
     // Stopping the world would make all clients wait for the long command, not only this one.
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
@@ -619,6 +622,7 @@ pub(crate) fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
 #[cold]
 fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(request) = cx.block_request.take() else { return };
+    staging::end_run(cx);
     if let Until::Background = request.until {
         let engine = cx.engine;
         return long::run_in_background(cx, &engine.table.all()[cx.resolved.index], args);

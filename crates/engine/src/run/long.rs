@@ -27,6 +27,7 @@ use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use crate::scripting;
 use crate::session::Session;
+use crate::staging;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::transaction::Multi;
@@ -48,6 +49,8 @@ struct LongCommand {
 /// this thread holds.
 #[cold]
 pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    // What was sent before it comes before what it does.
+    staging::end_run(cx);
     let is_cached = cx.session.tracking().is_some() && row.command.flags.has(Flags::READONLY);
     let suspension = Suspension { is_cached, ..Suspension::background(TimeoutReply::Null) };
     let token = cx.session.suspend(cx.thread, suspension);

@@ -4,6 +4,7 @@ mod broadcasting;
 mod consumer_groups;
 mod linearizability;
 mod pause;
+mod pipelines;
 mod scripts_crossing;
 mod serving;
 mod unblocking;

@@ -26,6 +26,7 @@ use std::sync::Arc;
 /// soon, it and all after it are left for a second call, which is made without any locks.
 #[cold]
 pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
+    cx.engine.append_staged();
     let mut ready = std::mem::take(&mut cx.db.effects.ready);
     let mut served = 0;
     while let Some((db, key)) = ready.get(served).cloned() {
