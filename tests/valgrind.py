@@ -11,10 +11,13 @@ import sys
 import tempfile
 import time
 
+NAME = os.path.basename(sys.argv[0])
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 TARGET = os.environ.get("CARGO_TARGET_DIR", f"{REPOSITORY}/target")
 # How long a server under valgrind may take to answer.
 PATIENCE_S = 300
+# The same of a server that may not have started yet.
+GLANCE_S = 10
 
 
 def encode(*words):
@@ -34,10 +37,24 @@ def free_port():
         return probe.getsockname()[1]
 
 
+def processors(count, what):
+    """Returns the numbers of so many processors that this process may use; `what` says what they are for."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < count:
+        sys.exit(f"{NAME}: {what}: {count} processors are needed, and this process may use {len(allowed)} (taskset -p $$)")
+    return allowed[:count]
+
+
+def end_process(process):
+    """Ends a process, whether it runs or not."""
+    process.kill()
+    process.wait()
+
+
 def answers(port):
     """Returns whether a server has started and loaded its files."""
     try:
-        with socket.create_connection(("127.0.0.1", port)) as probe:
+        with socket.create_connection(("127.0.0.1", port), timeout=GLANCE_S) as probe:
             probe.sendall(encode(b"PING"))
             return probe.recv(64).startswith(b"+")
     except OSError:
@@ -48,7 +65,7 @@ class Client:
     """One connection."""
 
     def __init__(self, port, with_tls=False):
-        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if with_tls:
             context = ssl.create_default_context()
@@ -59,9 +76,12 @@ class Client:
     def reply(self):
         """Returns the first line of a reply, and reads the rest of it. Messages that no request asked for are
         read on the way."""
-        line = self.replies.readline()
+        try:
+            line = self.replies.readline()
+        except TimeoutError:
+            sys.exit(f"{NAME}: the server has not answered for {PATIENCE_S} s")
         if not line or line.startswith(b"-"):
-            sys.exit(f"{os.path.basename(sys.argv[0])}: the server answers {line!r}")
+            sys.exit(f"{NAME}: the server answers {line!r}")
         count = 0
         if line[:1] in b"$=" and line != b"$-1\r\n":
             self.replies.read(int(line[1:]) + 2)
@@ -95,17 +115,26 @@ class Server:
         words = ["valgrind", *valgrind, program, "server", "--port", str(self.port), "--io-backend", "epoll"]
         words += ["--save", "", "--dir", self.folder, *options]
         command = [word.replace("{folder}", self.folder) for word in words]
-        self.prepare()
-        self.log = f"{self.folder}/log"
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(environment or {})})
+        self.log, self.process = f"{self.folder}/log", None
+        try:
+            self.prepare()
+            with open(self.log, "w") as log:
+                environment = {**os.environ, **(environment or {})}
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            self.wait_for_start()
+        except BaseException:
+            self.end()
+            raise
+
+    def wait_for_start(self):
+        """Returns when the server answers."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             if answers(self.port):
                 return
             if self.process.poll() is not None or time.monotonic() > deadline:
                 with open(self.log) as log:
-                    sys.exit(f"{os.path.basename(sys.argv[0])}: the server does not start\n{log.read()}")
+                    sys.exit(f"{NAME}: the server does not start\n{log.read()}")
             time.sleep(0.1)
 
     def prepare(self):
@@ -114,11 +143,15 @@ class Server:
     def control(self, what):
         """Gives the tool an order. Callgrind's own callgrind_control does not find a process that sets its title."""
         order = ["vgdb", f"--pid={self.process.pid}", what]
-        subprocess.run(order, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        try:
+            subprocess.run(order, check=True, timeout=PATIENCE_S, **quiet)
+        except subprocess.TimeoutExpired:
+            sys.exit(f"{NAME}: valgrind has not obeyed '{what}' for {PATIENCE_S} s")
 
     def end(self):
-        self.process.kill()
-        self.process.wait()
+        if self.process:
+            end_process(self.process)
         shutil.rmtree(self.folder)
 
 

@@ -117,6 +117,12 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         session: &mut session,
     };
     let outcome = (plan.run)(&mut bench);
+    if let Err(why) = &outcome
+        && !os::interrupted()
+    {
+        let note = format!("the experiment ended before all was measured: {why}");
+        bench.session.document.notes.push(note);
+    }
     let (rows, sizes) = (std::mem::take(&mut bench.rows), std::mem::take(&mut bench.sizes));
     let memory = std::mem::take(&mut bench.memory);
     let curves = std::mem::take(&mut bench.curves);

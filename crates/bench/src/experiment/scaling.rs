@@ -80,12 +80,26 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), String> {
         bench.row(name, "CPU ns/request", None, &[], &remark);
     }
     let mut points = Vec::new();
-    for threads in steps(most) {
-        for peer in &peers.all {
-            measure_server(bench, &division, peer, threads, keys, &mut points)?;
+    let outcome = measure_all(bench, &division, &peers.all, &steps(most), keys, &mut points);
+    // What was measured before a failure stays, and is drawn beside the error.
+    bench.curves = curves(&points);
+    outcome
+}
+
+/// Measures every server with each number of threads.
+fn measure_all(
+    bench: &mut Bench<'_>,
+    division: &Division,
+    peers: &[Peer],
+    steps: &[usize],
+    keys: u64,
+    points: &mut Vec<Point>,
+) -> Result<(), String> {
+    for &threads in steps {
+        for peer in peers {
+            measure_server(bench, division, peer, threads, keys, points)?;
         }
     }
-    bench.curves = curves(&points);
     Ok(())
 }
 
@@ -194,14 +208,35 @@ fn measure_pipelines(
         let remarks = place.remarks(options.tcp);
         let mut point =
             Point { server: server.into(), threads, pipeline, remarks, ..Point::default() };
-        let what = format!("{server}, {}, pipeline {pipeline}", counted(threads));
-        for _ in 0..options.trials {
-            let set = one(bench, &words, &format!("SET: {what}"), &format!("--ratio 1:0 {load}"))?;
-            let get = one(bench, &words, &format!("GET: {what}"), &format!("--ratio 0:1 {load}"))?;
-            point.add(&set, &get);
+        let outcome = measure_point(bench, &words, &load, options.trials, &mut point);
+        if !point.set_rates.is_empty() {
+            point.show(bench);
+            points.push(point);
         }
-        point.show(bench);
-        points.push(point);
+        outcome?;
+    }
+    Ok(())
+}
+
+/// Adds so many trials to a point.
+fn measure_point(
+    bench: &mut Bench<'_>,
+    words: &[String],
+    load: &str,
+    trials: u32,
+    point: &mut Point,
+) -> Result<(), String> {
+    let what = format!("{}, {}, pipeline {}", point.server, counted(point.threads), point.pipeline);
+    for trial in 1..=trials {
+        let set = one(bench, words, &format!("SET: {what}"), &format!("--ratio 1:0 {load}"));
+        let get = set.and_then(|set| {
+            let line = format!("--ratio 0:1 {load}");
+            Ok((set, one(bench, words, &format!("GET: {what}"), &line)?))
+        });
+        let (set, get) = get.inspect_err(|_| {
+            point.remark(&format!("trial {trial} of {trials} failed, and none followed"));
+        })?;
+        point.add(&set, &get);
     }
     Ok(())
 }

@@ -127,7 +127,7 @@ impl Source {
     /// readings.
     pub fn cycles(&self, used: u64) -> Option<Cycles> {
         Some(match self.counter.as_ref()? {
-            Ok(counter) => Cycles::Counted { cycles: used, with_kernel: counter.with_kernel },
+            Ok(counter) => counter.outcome(used),
             Err(why) => Cycles::Uncounted(why.clone()),
         })
     }

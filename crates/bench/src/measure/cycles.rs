@@ -11,11 +11,19 @@ use std::io::{self, Read};
 /// The type and the number of the event "cycles" in `linux/perf_event.h`.
 const CYCLES: (u32, u64) = (0, 0);
 
+/// The share of the time that threads ran, in which no cycle of theirs was counted, from which on a
+/// count says nothing.
+const MAX_UNCOUNTED: f64 = 0.01;
+
 /// The cycles of some processes since they began to be counted.
 pub struct Counter {
     events: Vec<File>,
     /// Whether the kernel's work for them is included.
-    pub with_kernel: bool,
+    with_kernel: bool,
+    /// Nanoseconds that the threads had run by the last reading, and those of them that ran without
+    /// being counted at any time.
+    ran_ns: u64,
+    uncounted_ns: u64,
 }
 
 /// What a run used of them.
@@ -67,21 +75,54 @@ impl Counter {
                 }
             }
         }
-        Ok(Counter { events, with_kernel: !user_only })
+        Ok(Counter { events, with_kernel: !user_only, ran_ns: 0, uncounted_ns: 0 })
     }
 
     /// Returns the count up to now.
     pub fn read(&mut self) -> io::Result<u64> {
         let mut sum = 0;
+        (self.ran_ns, self.uncounted_ns) = (0, 0);
         for event in &mut self.events {
             // The count, and for how many nanoseconds it was wanted and ran.
             let mut words = [0; 24];
             event.read_exact(&mut words)?;
             let word = |at: usize| words[at..at + 8].try_into().map_or(0, u64::from_ne_bytes);
-            sum += extrapolated(word(0), word(8), word(16));
+            let (count, wanted_ns, counted_ns) = (word(0), word(8), word(16));
+            self.ran_ns += wanted_ns;
+            // A thread that runs uses cycles: a count of none is no count.
+            self.uncounted_ns += if counted_ns == 0 || count == 0 { wanted_ns } else { 0 };
+            sum += extrapolated(count, wanted_ns, counted_ns);
         }
         Ok(sum)
     }
+
+    /// Returns what a run used: the difference of two readings, the second of which was the last.
+    pub fn outcome(&self, used: u64) -> Cycles {
+        match uncounted(used, self.ran_ns, self.uncounted_ns) {
+            Some(why) => Cycles::Uncounted(why),
+            None => Cycles::Counted { cycles: used, with_kernel: self.with_kernel },
+        }
+    }
+}
+
+/// Returns why a count cannot be used, if that is so.
+fn uncounted(used: u64, ran_ns: u64, uncounted_ns: u64) -> Option<String> {
+    if used > 0 && uncounted_ns as f64 <= ran_ns as f64 * MAX_UNCOUNTED {
+        return None;
+    }
+    Some(if ran_ns == 0 {
+        "the server's threads have not run".into()
+    } else if uncounted_ns == 0 {
+        "the kernel has counted none in the run".into()
+    } else {
+        let share = uncounted_ns as f64 / ran_ns as f64;
+        format!(
+            "the kernel has not counted in {:.0} % of the time that the server's threads ran: \
+             other programs, or its own watchdog (kernel.nmi_watchdog), use the processor's \
+             counters",
+            100.0 * share
+        )
+    })
 }
 
 /// Returns a count for the whole time from one for a part of it.
@@ -157,6 +198,25 @@ mod tests {
         assert_eq!(extrapolated(100, 10, 5), 200);
         assert_eq!(extrapolated(0, 10, 0), 0);
         assert_eq!(extrapolated(u64::MAX / 2, 10, 5), u64::MAX - 1);
+    }
+
+    #[test]
+    fn no_count_is_not_a_count_of_none() {
+        assert_eq!(uncounted(500, 1000, 0), None);
+        assert_eq!(uncounted(500, 1000, 10), None, "a thread that has hardly run");
+        let why = uncounted(500, 1000, 300).expect("a third of the work is missing");
+        assert!(why.contains("30 %"), "{why}");
+        assert!(uncounted(0, 1000, 1000).is_some_and(|why| why.contains("100 %")));
+        assert!(uncounted(0, 0, 0).is_some_and(|why| why.contains("not run")));
+        assert!(uncounted(0, 1000, 0).is_some(), "all counts are from before the run");
+        let counter = |uncounted_ns| Counter {
+            events: Vec::new(),
+            with_kernel: true,
+            ran_ns: 1000,
+            uncounted_ns,
+        };
+        assert_eq!(counter(0).outcome(7), Cycles::Counted { cycles: 7, with_kernel: true });
+        assert!(matches!(counter(1000).outcome(0), Cycles::Uncounted(_)));
     }
 
     #[test]
