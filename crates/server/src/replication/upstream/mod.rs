@@ -315,8 +315,8 @@ impl<'t> Uplink<'t> {
         self.send(Channel::Main, &words);
     }
 
-    /// Answers a primary that waits for an acknowledgement. If the disk is behind it gets another one
-    /// when the disk has the position: with `commit-quorum-fsync` it waits for that.
+    /// Answers a primary that waits for an acknowledgement. If the disk is behind, the primary gets
+    /// another one when the disk has the position: with `commit-quorum-fsync` it waits for that.
     fn answer(&mut self, position: JournalPos) {
         self.acknowledge(position);
         if self.engine.append_log.state() == LogState::On && self.engine.safe.disk() < position {
