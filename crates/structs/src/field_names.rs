@@ -29,7 +29,7 @@ const GROUPS: usize = 128;
 pub const MAX_LISTS: usize = GROUPS * WAYS;
 
 /// Threads with a row of their own, and one row that all others share.
-const ROWS: usize = 256;
+const ROWS: usize = if cfg!(miri) { 4 } else { 256 };
 const SHARED_ROW: usize = 0;
 
 /// Places in which a thread counts how often it has met names.
@@ -384,8 +384,9 @@ mod tests {
             let names = [b"\x90full-group".as_slice(), &number.to_le_bytes()].concat();
             (hash(&names) as usize % GROUPS == 77).then_some(names)
         };
-        for names in (0..).filter_map(of_group).take(3 * WAYS) {
-            lists.extend((0..1000).find_map(|_| Names::of(&names)));
+        let tries = if cfg!(miri) { REPEATS + 2 } else { 1000 };
+        for names in (0..).filter_map(of_group).take(WAYS + 2) {
+            lists.extend((0..tries).find_map(|_| Names::of(&names)));
         }
         assert!(!lists.is_empty() && lists.len() <= WAYS);
         assert!(lists.iter().all(|list| list.bytes().starts_with(b"\x90full-group")));
@@ -395,7 +396,7 @@ mod tests {
     /// not used: what is used keeps its names.
     #[test]
     fn a_list_is_not_freed_while_a_thread_has_it() {
-        let rounds = if cfg!(miri) { 60 } else { 30_000 };
+        let rounds = if cfg!(miri) { 40 } else { 30_000 };
         let names = |number: usize| format!("\u{90}of-threads:{number}").into_bytes();
         let run = |from: mpsc::Receiver<(usize, Names)>, to: mpsc::SyncSender<(usize, Names)>| {
             for round in 0..rounds {
