@@ -466,7 +466,11 @@ impl Journal {
         let mut staged = stage.lock();
         let shares = !staged.is_empty() && staged.push(first, last, bytes);
         stage.append(&mut staged, append);
-        if shares { staged.end } else { append(first, last, bytes) }
+        if shares {
+            return staged.end;
+        }
+        drop(staged);
+        append(first, last, bytes)
     }
 }
 

@@ -127,9 +127,11 @@ impl Stage {
     /// Adds an entry of the calling thread, whose stage it is. Returns the mark of its stripe, or
     /// `None` if there is no room for the entry.
     pub fn add(&self, db: DbIndex, command: &[u8]) -> Option<u32> {
-        if !self.lock().push(db, db, command) {
+        let mut staged = self.lock();
+        if !staged.push(db, db, command) {
             return None;
         }
+        // Under the lock: another thread may append the entry as soon as it is free.
         self.entries.is_pending.store(true, Relaxed);
         Some(self.batch.load(Relaxed) << THREAD_BITS | ThreadNumber::get() as u32)
     }

@@ -34,8 +34,9 @@ pub(crate) fn stage(cx: &mut Cx<'_>, db: DbIndex, sent: &[u8]) -> bool {
 
 fn stage_now(cx: &mut Cx<'_>, db: DbIndex, sent: &[u8]) -> bool {
     let &Locked::One(stripe) = cx.db.locks.held() else { return false };
-    // Watchers, caches and listeners are told at once, and what they are told of is appended.
-    if !cx.db.effects.changes.is_empty() {
+    // Watchers, caches and listeners are told at once, and what they are told of is appended. A
+    // request of the batch may have begun to hold replies.
+    if !cx.db.effects.changes.is_empty() || cx.engine.safe.holds_replies() {
         return false;
     }
     let Some(mark) = cx.engine.journal.stage(db, sent) else { return false };
@@ -48,7 +49,9 @@ fn stage_now(cx: &mut Cx<'_>, db: DbIndex, sent: &[u8]) -> bool {
 /// Notes that an entry of the session was appended, and what was staged before it with it.
 #[inline]
 pub(crate) fn note_appended(cx: &mut Cx<'_>) {
-    cx.db.effects.staging.is_pending = false;
+    if std::mem::take(&mut cx.db.effects.staging.is_pending) {
+        cx.engine.note_held_late();
+    }
 }
 
 /// Prepares for a request of a batch and decides whether it may stage its entry: if the `next` one

@@ -1,7 +1,7 @@
 //! Commit modes: which replies wait for which copies, what releases them, and what a client is told
 //! of a write that is not confirmed.
 
-use harness::client::{Client, ask, ok};
+use harness::client::{Client, ask, encode, ok};
 use harness::contents::contents;
 use harness::info::{field, number};
 use harness::module_types::{self, TYPES};
@@ -221,6 +221,19 @@ fn a_replica_says_at_once_that_its_disk_has_a_write() {
     }
     let took = began.elapsed();
     assert!(took < Duration::from_millis(500) * WRITES, "{WRITES} writes took {took:?}");
+}
+
+#[test]
+fn writes_behind_the_choice_of_a_mode_wait_in_its_pipeline() {
+    let server = primary(&["--appendonly", "yes", "--commit-timeout-ms", "50"]);
+    let mut client = server.client();
+    let mut requests = encode(&["CLIENT", "COMMIT-MODE", "quorum"]);
+    for number in 0..10 {
+        requests.extend(encode(&["SET", &format!("k{number}"), "v"]));
+    }
+    client.send_raw(&requests).expect("it is sent");
+    assert!(is_ok(&next(&mut client)));
+    (0..10).for_each(|_| not_confirmed(&next(&mut client)));
 }
 
 #[test]

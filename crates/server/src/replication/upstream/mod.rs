@@ -192,7 +192,9 @@ impl<'t> Uplink<'t> {
                 }
                 Action::ConnectRdbChannel => self.connect_rdb_channel(),
                 Action::Send(channel, bytes) => self.send(channel, &bytes),
-                Action::Acknowledge => self.acknowledge(self.engine.journal.position()),
+                Action::Acknowledge => {
+                    self.acknowledge(self.engine.journal.position());
+                }
                 Action::Receive(promise) => self.receive(promise),
                 Action::Follow(id) => {
                     if !self.resume(id) {
@@ -304,22 +306,24 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    fn acknowledge(&mut self, position: JournalPos) {
+    /// Tells the primary how far this replica is. Returns what it has said of the disk, if anything.
+    fn acknowledge(&mut self, position: JournalPos) -> Option<JournalPos> {
         let has_log = self.engine.append_log.state() == LogState::On;
         let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
         let words = match self.engine.votes.voice(&self.engine.epochs) {
             Voice::Plain => acknowledgement(position, on_disk),
             Voice::Vote(vote) => voted(position, on_disk, &vote),
-            Voice::Silent => return,
+            Voice::Silent => return None,
         };
         self.send(Channel::Main, &words);
+        on_disk
     }
 
     /// Answers a primary that waits for an acknowledgement. If the disk is behind, the primary gets
     /// another one when the disk has the position: with `commit-quorum-fsync` it waits for that.
     fn answer(&mut self, position: JournalPos) {
-        self.acknowledge(position);
-        if self.engine.append_log.state() == LogState::On && self.engine.safe.disk() < position {
+        let said = self.acknowledge(position);
+        if said.is_some_and(|on_disk| on_disk < position) && self.socket.is_some() {
             self.owed = Some(position);
             self.set_wait(FIRST_WAIT);
         }
