@@ -73,7 +73,8 @@ impl Pace {
 
     /// Takes note of a purge by the resident bytes before and after it.
     fn purged(&mut self, before: u64, after: u64) {
-        let was_wanted = self.given >= LEAST_GIVEN && before.saturating_sub(self.left) >= self.given / 2;
+        let was_wanted =
+            self.given >= LEAST_GIVEN && before.saturating_sub(self.left) >= self.given / 2;
         self.every = match was_wanted {
             true => (self.every * 2).min(PURGE_EVERY_IF_WANTED),
             false => PURGE_EVERY,

@@ -306,7 +306,8 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    /// Tells the primary how far this replica is. Returns what it has said of the disk, if anything.
+    /// Tells the primary how far this replica is. Returns what it has said of the disk, if it has
+    /// said anything.
     fn acknowledge(&mut self, position: JournalPos) -> Option<JournalPos> {
         let has_log = self.engine.append_log.state() == LogState::On;
         let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
