@@ -553,11 +553,7 @@ impl Drop for Entry {
             match self.kind() {
                 Kind::InlineString | Kind::Integer => {}
                 Kind::HeapString => self.payload::<HeapString>().drop_in_place(),
-                _ if self.is_inline() => {
-                    if let Some(elements) = self.shown() {
-                        elements.give_up();
-                    }
-                }
+                _ if self.is_inline() => self.give_up_elements(),
                 kind => {
                     if let Some(value) = kind.collection(self.payload()) {
                         value.drop_in_place();

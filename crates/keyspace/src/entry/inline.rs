@@ -65,6 +65,20 @@ impl Entry {
         }
     }
 
+    /// Gives up what the elements refer to, if they lie in the entry. Out of line: strings are
+    /// dropped far more often.
+    ///
+    /// # Safety
+    /// Nothing may look at the elements any more.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn give_up_elements(&self) {
+        if let Some(elements) = self.shown() {
+            // SAFETY: the caller's contract.
+            unsafe { elements.give_up() };
+        }
+    }
+
     /// Creates an entry with a collection, which lies in it if it is small.
     pub(crate) fn new_collection<T: Object>(
         key: &[u8],
