@@ -164,6 +164,7 @@ impl<'k> Locks<'k> {
     }
 
     /// Locks one stripe if it is free. Returns whether it did.
+    #[inline]
     pub fn try_acquire(&mut self, stripe: usize) -> bool {
         self.assert_empty();
         let is_free = self.keyspace.stripe(stripe).try_acquire();

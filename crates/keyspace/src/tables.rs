@@ -198,6 +198,16 @@ impl StripeData {
         Some(tables)
     }
 
+    /// Returns whether nothing in this stripe expires, as far as that takes no walk.
+    #[inline]
+    pub fn is_lasting(&self) -> bool {
+        let first = &self.first;
+        !self.has_slots()
+            && self.others.is_empty()
+            && first.expiring().is_empty()
+            && first.field_times().is_empty()
+    }
+
     /// Returns the id of the first tables that a walk over the stripe visits.
     pub fn first_table(&self) -> Option<TableId> {
         let first = TableId::before(DbIndex(0));

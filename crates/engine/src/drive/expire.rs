@@ -178,6 +178,10 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     if !db.locks.try_acquire(stripe) {
         return false;
     }
+    if db.locks.data(stripe).is_lasting() {
+        db.locks.release();
+        return false;
+    }
     let mut goes_on = false;
     let mut next = db.locks.data(stripe).first_table();
     while let Some(id) = next {
