@@ -426,7 +426,7 @@ impl<T: Item, O: Order> Table<T, O> {
     }
 
     /// The slot of the item with this key, to replace or remove it.
-    #[inline]
+    #[inline(always)]
     pub fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T, O>> {
         let location = self.find(hash, |item| item.key() == key)?;
         Some(Occupied { table: self, location })
