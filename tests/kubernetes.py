@@ -85,6 +85,8 @@ def render():
         ("auth.enabled=true", "databases.NAME.passwordSecret"),
         ("mode=server,databases.a.memory=1gb,databases.a.port=7000", "mode: cluster"),
         ("tls.certManager.isuer=x", "tls.certManager.isuer"),
+        ("nodes.busPortOffset=1000,tls.enabled=true,tls.existingSecret=x", "nodes.busPortOffset and tls.portOffset are both 1000"),
+        ("databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=22000", "databases.b.port is 22000"),
     ]:
         done = run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values,
                    check=False)
@@ -107,6 +109,7 @@ def render():
     secrets()
     nodes_tls()
     networks()
+    buses()
     notes()
     alarms()
     monitored()
@@ -273,6 +276,26 @@ def networks():
     if rules("--set", "metrics.serviceMonitor.enabled=false") != [admins]:
         fail("the port of nodes is open for Prometheus, which has no monitor")
     passed("with a network policy the monitor's Prometheus gets in")
+
+
+def buses():
+    """Copies have a port for each other, which a network policy opens for pods alone."""
+    for more, wanted in [([], 10000), (["--set", "nodes.busPortOffset=3000"], 3000), (["--set", "nodes.busPortOffset=0"], 0)]:
+        documents = template(f"{CHART}/ci/everything.yaml", *more)
+        words = pods_of(documents)["t-dunlin"]["spec"]["containers"][0]["args"]
+        if f"--bus-port-offset={wanted}" not in words:
+            fail(f"nodes.busPortOffset: the arguments are {words}")
+        with open(f"{CHART}/ci/everything.yaml") as file:
+            databases = yaml.safe_load(file)["databases"].values()
+        rules = named(documents, "NetworkPolicy", "t-dunlin")["spec"]["ingress"]
+        pods = [rule for rule in rules if "ports" not in rule]
+        if len(pods) != 1 or [list(peer) for peer in pods[0]["from"]] != [["podSelector"]]:
+            fail(f"other ports are open for {pods}")
+        ranges = [(port["port"], port.get("endPort", port["port"])) for rule in rules for port in rule.get("ports", [])]
+        for bus in [database["port"] + wanted for database in databases if wanted]:
+            if any(first <= bus <= last for first, last in ranges):
+                fail(f"clients reach port {bus}, which is for copies")
+    passed("copies have a port for each other, which clients do not reach")
 
 
 def notes():

@@ -202,9 +202,9 @@ impl<C: Coordinator> Driver<C> {
 
     /// Founds a database with this copy alone, if it is in none.
     fn found(&mut self, clock: &impl Fn() -> Moment) {
-        let lease = self.copy().lease();
-        let Some(lease) = lease.filter(|_| self.is_homeless) else { return };
-        let alive = Alive { incarnation: self.incarnation, lease };
+        let alive = self.copy().alive();
+        let Some(alive) = alive.filter(|_| self.is_homeless) else { return };
+        let alive = Alive { incarnation: self.incarnation, ..alive };
         let database = self.myself.id;
         let transaction = change::found(&self.keys, database, self.myself.clone(), alive);
         let outcome = self.coordinator.commit(&transaction);

@@ -10,6 +10,7 @@
 //!   view           all keys of one database, read at one revision
 //!   known          what a copy knew last, for the day on which the coordinator knows less
 //!   notices        what changes for clients between two views
+//!   bus            the ports that copies have for each other, and whether they are used
 //!   shared         what all copies of a database have alike: users, libraries of functions
 //!   topology       shards, slots, copies, epochs, and their JSON
 //!   stored         the rule for values that versions share: what is kept, and which may write
@@ -21,6 +22,7 @@
 //! `docs/internals/cluster.md` has the rules and why they hold. Nothing here reads a clock: a
 //! [`Moment`] comes with every call that needs one.
 
+pub mod bus;
 pub mod change;
 pub mod coordinator;
 pub mod copy;

@@ -140,7 +140,7 @@ mod tests {
         topology.shards.push(shard(2, 100, 16383));
         let alive = topology.copies().map(|copy| {
             let incarnation = copy.member.expect("all are members");
-            (copy.id, At { value: Alive { incarnation, lease: 1 }, revision: 1 })
+            (copy.id, At { value: Alive { incarnation, lease: 1, bus_port: 0 }, revision: 1 })
         });
         let alive = alive.collect();
         View {

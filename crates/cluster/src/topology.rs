@@ -41,7 +41,8 @@ pub struct Address {
     pub bus_port: u16,
 }
 
-fn is_zero(port: &u16) -> bool {
+/// Tells a field that is left out.
+pub(crate) fn is_zero(port: &u16) -> bool {
     *port == 0
 }
 

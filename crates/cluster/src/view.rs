@@ -14,7 +14,7 @@
 use crate::coordinator::{Change, Compare, Item, LeaseId, Range, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
 use crate::stored::check_writer;
-use crate::topology::{Holder, Invalid, ROLLED_BACK, Topology};
+use crate::topology::{Holder, Invalid, ROLLED_BACK, Topology, is_zero};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -105,6 +105,9 @@ pub struct Alive {
     pub incarnation: Incarnation,
     /// Its lease.
     pub lease: LeaseId,
+    /// Its port for other copies: see [`crate::bus`]. 0: it has none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bus_port: u16,
 }
 
 /// A copy's word that it has stopped following `epoch` and will acknowledge nothing more of it. It

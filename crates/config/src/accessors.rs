@@ -270,6 +270,7 @@ numbers! {
     cluster_replica_no_failover: bool = "cluster-replica-no-failover" as yes;
     cluster_announce_port: u16 = "cluster-announce-port" as port;
     cluster_announce_tls_port: u16 = "cluster-announce-tls-port" as port;
+    cluster_port: u16 = "cluster-port" as port;
     cluster_announce_bus_port: u16 = "cluster-announce-bus-port" as port;
     cluster_announce_client_port: u16 = "cluster-announce-client-port" as port;
     cluster_announce_client_tls_port: u16 = "cluster-announce-client-tls-port" as port;
@@ -336,6 +337,9 @@ texts! {
     primaryuser = "primaryuser";
     primaryauth = "primaryauth";
     replica_announce_ip = "replica-announce-ip";
+    cluster_bus_cert_file = "cluster-bus-cert-file";
+    cluster_bus_key_file = "cluster-bus-key-file";
+    cluster_bus_ca_cert_file = "cluster-bus-ca-cert-file";
     cluster_coordinator = "cluster-coordinator";
     cluster_coordinator_ca_cert_file = "cluster-coordinator-ca-cert-file";
     cluster_coordinator_cert_file = "cluster-coordinator-cert-file";

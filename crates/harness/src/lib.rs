@@ -23,6 +23,7 @@
 //! - [`network`] is machines in network namespaces, which can be cut off from each other;
 //! - [`sentinel`] runs stock sentinels;
 //! - [`sessions`] sends random sessions to one server and to what looks like one, and compares;
+//! - [`tap`] is a port that keeps what passes to another;
 //! - [`tls`] makes certificates, and is a client that trusts them;
 //! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
@@ -63,5 +64,6 @@ pub mod sessions;
 pub mod slot_jobs;
 pub mod small_disk;
 pub mod stalls;
+pub mod tap;
 pub mod tls;
 pub mod wait;

@@ -36,6 +36,9 @@ pub struct Machine {
     pub flash_bytes: u64,
     /// The port of its REST interface and console.
     pub admin_port: u16,
+    /// The bus port of a copy is its port and this number. 0: copies have none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bus_port_offset: u16,
     /// The version of its node.
     pub version: String,
     /// Both of the following in one number, for nodes of version 0.1, which know no other: 2 if it
@@ -214,9 +217,8 @@ pub(crate) fn is_false(flag: &bool) -> bool {
 }
 
 /// Tells a field that is left out.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 /// What a copy may have at least while slots move: what it had before a change.

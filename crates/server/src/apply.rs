@@ -5,7 +5,7 @@
 use crate::cluster::{Node, identity::Announcer};
 use crate::persistence::aof::Aof;
 use crate::title::Variables;
-use crate::{inside, log, tls};
+use crate::{bus, inside, log, tls};
 use config::{ApplyError, Changed, CommitMode, Config, OomScoreAdj};
 use engine::Engine;
 use net::{Admission, Kind, ListenSpec, Net, Tag};
@@ -374,6 +374,8 @@ pub fn listeners(config: &Config) -> Vec<ListenSpec> {
         config.bind().iter().map(|bind| bind.to_string_lossy().into_owned()).collect();
     let mut specs = ListenSpec::tcp(Kind::Tcp, &binds, config.port());
     specs.extend(ListenSpec::tcp(Kind::Tls, &binds, config.tls_port()));
+    let of_copies = ListenSpec::tcp(Kind::Tls, &binds, bus::port(config));
+    specs.extend(of_copies.into_iter().map(|spec| spec.tagged(tls::BUS)));
     let sockets =
         [(config.unixsocket(), Tag::default()), (config.admin_socket(), inside::OPERATOR)];
     for (socket, tag) in sockets.iter().filter(|(socket, _)| !socket.is_empty()) {

@@ -8,7 +8,7 @@ use crate::forward::gaps::Gaps;
 use crate::forward::{self, Forwarder};
 use crate::replication::feed;
 use crate::replication::feed::{Bridge, Feeding, Replica};
-use crate::{inside, log};
+use crate::{inside, log, tls};
 use config::TlsAuthClientsUser;
 use engine::clients::{Departure, flag};
 use engine::clock::now;
@@ -174,6 +174,9 @@ impl ReactorHandler {
 
     /// The names of users that the client may be by its certificate (`tls-auth-clients-user`).
     fn certified(&self, peer: &PeerInfo) -> Vec<String> {
+        if peer.tag == tls::BUS {
+            return Vec::new();
+        }
         match self.engine.config.tls_auth_clients_user() {
             TlsAuthClientsUser::Off => Vec::new(),
             TlsAuthClientsUser::CommonName => peer.cert_name.iter().cloned().collect(),

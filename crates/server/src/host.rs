@@ -1,6 +1,7 @@
 //! What the server does for commands: applying options, shutting down, facts for INFO.
 
 use crate::apply::Applier;
+use crate::bus;
 use crate::log;
 use crate::peers::Peers;
 use crate::persistence::{load, save, shutdown};
@@ -223,7 +224,7 @@ impl AppendLogFiles for ServerHost {
 
 impl OtherServers for ServerHost {
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>> {
-        self.peers.connect(&self.engine.config, host, port, timeout)
+        self.peers.connect(self.engine, host, port, timeout)
     }
 
     fn kept_connections(&self) -> usize {
@@ -399,10 +400,12 @@ fn listeners(config: &config::Config) -> Vec<(String, String)> {
     let binds: String =
         config.bind().iter().map(|bind| format!(",bind={}", bind.to_string_lossy())).collect();
     let (tcp, tls, path) = (config.port(), config.tls_port(), config.unixsocket());
+    let bus = bus::port(config);
     let kinds = [
         (tcp > 0).then(|| format!("name=tcp{binds},port={tcp}")),
         (!path.is_empty()).then(|| format!("name=unix,bind={}", path.to_string_lossy())),
         (tls > 0).then(|| format!("name=tls{binds},port={tls}")),
+        (bus > 0).then(|| format!("name=bus{binds},port={bus}")),
     ];
     let shown = kinds.into_iter().flatten().enumerate();
     shown.map(|(number, text)| (format!("listener{number}"), text)).collect()

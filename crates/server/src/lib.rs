@@ -1,6 +1,7 @@
 //! Assembles a server: its connections' handler, files, background threads, start and stop.
 
 mod apply;
+mod bus;
 mod client_limits;
 pub mod cluster;
 mod defragment;

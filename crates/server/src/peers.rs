@@ -5,12 +5,12 @@
 //! at: the other side may have closed it, or sent what no request has asked for. A thread closes
 //! those that nothing has asked for; it ends with the last of them.
 
+use crate::bus;
 use crate::socket::Socket;
-use crate::tls;
-use config::Config;
+use crate::tls::{self, Certificates};
+use engine::Engine;
 use engine::peer::Peer;
 use process::thread;
-use rustls::ClientConfig;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -47,22 +47,28 @@ impl Peers {
     /// There is no such server, or it cannot be reached in time.
     pub fn connect(
         &self,
-        config: &Config,
+        engine: &Engine,
         host: &[u8],
         port: &[u8],
         timeout: Duration,
     ) -> io::Result<Box<dyn Peer>> {
         let timeout = timeout.min(LONGEST_TIMEOUT);
-        let is_encrypted = config.tls_cluster();
-        let name = Name { host: host.into(), port: port.into(), is_encrypted };
+        let (host, port) = place(host, port)?;
+        let bus = bus::port_at(engine, &host, port).map_err(io::Error::other)?;
+        let config = &engine.config;
+        let of = match bus {
+            Some(_) => Some(Certificates::Bus),
+            None => config.tls_cluster().then_some(Certificates::Server),
+        };
+        let name = Name { host, port: bus.unwrap_or(port), of };
         while let Some(mut connection) = self.take(&name) {
             if connection.is_quiet() {
                 connection.timeout = timeout;
                 return Ok(Box::new(connection));
             }
         }
-        let rules = is_encrypted.then(|| tls::outgoing(config)).transpose();
-        let socket = open(host, port, timeout, rules.map_err(io::Error::other)?)?;
+        let rules = of.map(|of| tls::outgoing(config, of)).transpose().map_err(io::Error::other)?;
+        let socket = Socket::open(&name.host, name.port, None, timeout, rules, || true)?;
         let home = Arc::clone(&self.kept);
         Ok(Box::new(Connection { socket, name, timeout, input: Vec::new(), selected: None, home }))
     }
@@ -92,25 +98,21 @@ fn sweep(home: &Mutex<Kept>) {
     }
 }
 
-/// A host and a port, as they were asked for.
+/// Where a connection goes, and by which certificates if it is encrypted.
 #[derive(PartialEq, Eq)]
 struct Name {
-    host: Box<[u8]>,
-    port: Box<[u8]>,
-    is_encrypted: bool,
+    host: String,
+    port: u16,
+    of: Option<Certificates>,
 }
 
-fn open(
-    host: &[u8],
-    port: &[u8],
-    timeout: Duration,
-    rules: Option<Arc<ClientConfig>>,
-) -> io::Result<Socket> {
+/// Reads a host and a port.
+fn place(host: &[u8], port: &[u8]) -> io::Result<(String, u16)> {
     let invalid = |_| io::Error::from(ErrorKind::InvalidInput);
     let host = std::str::from_utf8(host).map_err(invalid)?;
     let port = std::str::from_utf8(port).map_err(invalid)?;
     let port = port.parse::<u16>().map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-    Socket::open(host, port, None, timeout, rules, || true)
+    Ok((host.to_owned(), port))
 }
 
 struct Connection {

@@ -1,9 +1,9 @@
-//! From the `tls-*` options to a context for the network layer.
+//! From the options about certificates to a context for the network layer.
 
 use crate::log;
 use config::{Config, Text, TlsAuthClients};
 use engine::Engine;
-use net::{self, ClientAuth, Net, Tag, TlsContext, TlsSettings};
+use net::{self, ClientAuth, Net, Tag, TlsContext, TlsError, TlsSettings};
 use process::thread;
 use rustls::ClientConfig;
 use std::fs;
@@ -18,8 +18,26 @@ fn text(text: Text) -> String {
     text.to_string_lossy().into_owned()
 }
 
+/// Which certificates a server shows, and whose it accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Certificates {
+    /// Those of `tls-cert-file` and the options beside it.
+    Server,
+    /// Those of `cluster-bus-cert-file` and the options beside it.
+    Bus,
+}
+
 /// The options as the network layer wants them.
-fn settings(config: &Config) -> TlsSettings {
+fn settings(config: &Config, of: Certificates) -> TlsSettings {
+    if of == Certificates::Bus {
+        return TlsSettings {
+            cert_file: text(config.cluster_bus_cert_file()),
+            key_file: text(config.cluster_bus_key_file()),
+            ca_cert_file: text(config.cluster_bus_ca_cert_file()),
+            auth_clients: ClientAuth::Yes,
+            ..TlsSettings::default()
+        };
+    }
     TlsSettings {
         cert_file: text(config.tls_cert_file()),
         key_file: text(config.tls_key_file()),
@@ -46,29 +64,33 @@ fn settings(config: &Config) -> TlsSettings {
 static RENEWALS: AtomicU64 = AtomicU64::new(0);
 
 /// What connections to other nodes of a cluster depend on: options, and [`RENEWALS`].
-pub type OutgoingOptions = (bool, TlsSettings, u64);
+pub type OutgoingOptions = (Option<Certificates>, TlsSettings, u64);
 
-/// Returns those options as they are now.
-pub fn outgoing_options(config: &Config) -> OutgoingOptions {
-    (config.tls_cluster(), settings(config), RENEWALS.load(Relaxed))
+/// Returns those options as they are now. `of`: the certificates that connections use, if they are
+/// encrypted.
+pub fn outgoing_options(config: &Config, of: Option<Certificates>) -> OutgoingOptions {
+    let settings = settings(config, of.unwrap_or(Certificates::Server));
+    (of, settings, RENEWALS.load(Relaxed))
 }
 
 /// Returns a number that changes with the content of the files that the options name. One that
 /// cannot be read counts as empty.
 fn content(config: &Config) -> u64 {
-    let settings = settings(config);
+    let [server, bus] = [Certificates::Server, Certificates::Bus].map(|of| settings(config, of));
     let mut hasher = DefaultHasher::new();
     let mut add = |path: &Path| fs::read(path).unwrap_or_default().hash(&mut hasher);
-    for file in [
-        &settings.cert_file,
-        &settings.key_file,
-        &settings.client_cert_file,
-        &settings.client_key_file,
-        &settings.ca_cert_file,
-    ] {
-        add(Path::new(file));
+    for settings in [&server, &bus] {
+        for file in [
+            &settings.cert_file,
+            &settings.key_file,
+            &settings.client_cert_file,
+            &settings.client_key_file,
+            &settings.ca_cert_file,
+        ] {
+            add(Path::new(file));
+        }
     }
-    let folder = fs::read_dir(&settings.ca_cert_dir).into_iter().flatten().flatten();
+    let folder = fs::read_dir(&server.ca_cert_dir).into_iter().flatten().flatten();
     let mut authorities: Vec<_> = folder.map(|entry| entry.path()).collect();
     authorities.sort();
     authorities.iter().for_each(|path| add(path));
@@ -126,22 +148,36 @@ const ROUND: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The first option that does not work, and why.
-pub fn outgoing(config: &Config) -> Result<Arc<ClientConfig>, String> {
-    net::client_rules(&settings(config), net::NameCheck::Any)
-        .map_err(|error| format!("Failed to configure TLS: {error}"))
+pub fn outgoing(config: &Config, of: Certificates) -> Result<Arc<ClientConfig>, String> {
+    net::client_rules(&settings(config, of), net::NameCheck::Any)
+        .map_err(|error| failed(of, &error))
 }
 
-/// Loads the certificates if there is a TLS port, for connections accepted from now on.
+/// The tag of connections by the port for other copies.
+pub const BUS: Tag = Tag(4);
+
+/// Returns whether there is a port for other copies.
+pub fn has_bus(config: &Config) -> bool {
+    config.cluster_enabled() && !config.cluster_bus_cert_file().is_empty()
+}
+
+/// Loads the certificates of the ports with TLS, for connections accepted from now on.
 ///
 /// # Errors
 /// The first option that does not work, and why; nothing has changed.
 pub fn apply(config: &Config, net: &Net) -> Result<(), String> {
-    if config.tls_port() == 0 {
-        net.set_tls(Tag::default(), None);
-        return Ok(());
-    }
-    let context = TlsContext::load(&settings(config))
-        .map_err(|error| format!("Failed to configure TLS: {error}"))?;
-    net.set_tls(Tag::default(), Some(context));
+    let load = |of| TlsContext::load(&settings(config, of)).map_err(|error| failed(of, &error));
+    let server = (config.tls_port() != 0).then(|| load(Certificates::Server)).transpose()?;
+    let bus = has_bus(config).then(|| load(Certificates::Bus)).transpose()?;
+    net.set_tls(Tag::default(), server);
+    net.set_tls(BUS, bus);
     Ok(())
+}
+
+fn failed(of: Certificates, error: &TlsError) -> String {
+    match of {
+        Certificates::Server => format!("Failed to configure TLS: {error}"),
+        // The options have other names than those that the error has.
+        Certificates::Bus => format!("Failed to configure TLS of the bus (cluster-bus-…): {error}"),
+    }
 }

@@ -53,7 +53,8 @@ impl Store {
         let address =
             Address { host: "10.0.0.1".into(), port: 7000 + u16::from(copy), ..Address::default() };
         let replica = Replica { id: id(copy), address, member: None, is_never_promoted: false };
-        let alive = Alive { incarnation: Incarnation(copy.into()), lease: copy.into() };
+        let alive =
+            Alive { incarnation: Incarnation(copy.into()), lease: copy.into(), bus_port: 0 };
         assert!(self.commit(&found(&keys(), id(copy), replica, alive)));
     }
 

@@ -7,7 +7,7 @@ use crate::change;
 use crate::coordinator::Transaction;
 use crate::promotion::{self, Election};
 use crate::topology::{Holder, Replica};
-use crate::view::{self, Alive, Fence};
+use crate::view::{self, Fence};
 
 impl Copy {
     /// Takes the role that the view says.
@@ -51,14 +51,14 @@ impl Copy {
             return None;
         }
         if self.is_store_behind {
-            let alive = Alive { incarnation: self.incarnation, lease: self.lease.id()? };
+            let alive = self.alive()?;
             let told =
                 promotion::tell_rollback(view, shard, self.me, (self.known.as_ref()?, alive));
             self.is_telling = true;
             return Some(told);
         }
         if !self.is_registered(view) {
-            let alive = Alive { incarnation: self.incarnation, lease: self.lease.id()? };
+            let alive = self.alive()?;
             let is_first = shard.is_unborn() && shard.holder.id == self.me;
             let leads = (is_first || shard.holder == self.myself()) && facts.is_whole;
             return Some(match leads {

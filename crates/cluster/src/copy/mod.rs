@@ -135,6 +135,8 @@ pub enum Call {
 pub struct Copy {
     me: Id,
     incarnation: Incarnation,
+    /// See [`Alive::bus_port`].
+    bus_port: u16,
     settings: Settings,
     lease: Lease,
     view: Option<View>,
@@ -204,6 +206,7 @@ impl Copy {
         Copy {
             me,
             incarnation,
+            bus_port: 0,
             settings,
             lease: Lease::new(settings.ttl, settings.retry),
             view: None,
@@ -230,6 +233,11 @@ impl Copy {
             switch_until: Moment::ZERO,
             asked: (0, Moment::ZERO, true),
         }
+    }
+
+    /// Takes the port for other copies that this process listens on now; 0: it has none.
+    pub fn announce_bus(&mut self, port: u16) {
+        self.bus_port = port;
     }
 
     /// Takes what an earlier process of this copy knew last.
@@ -547,9 +555,15 @@ impl Copy {
         Holder { id: self.me, incarnation: self.incarnation }
     }
 
+    /// Returns what this copy says of itself while it has a lease.
+    pub(crate) fn alive(&self) -> Option<Alive> {
+        let Copy { incarnation, bus_port, .. } = *self;
+        Some(Alive { incarnation, lease: self.lease.id()?, bus_port })
+    }
+
     /// Returns whether the view shows this copy's present lease and data.
     fn is_registered(&self, view: &View) -> bool {
-        let mine = self.lease.id().map(|lease| Alive { incarnation: self.incarnation, lease });
+        let mine = self.alive();
         mine.is_some() && view.alive.get(&self.me).map(|at| at.value) == mine
     }
 }

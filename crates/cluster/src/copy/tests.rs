@@ -40,7 +40,7 @@ fn view(holder: Id) -> View {
     shard.copies = vec![copy(OTHER, 1), copy(ME, 2)];
     let topology = Topology { epoch: EPOCH, ..Topology::new(shard) };
     let alive = |id: Id, incarnation: Incarnation, lease| {
-        (id, At { value: Alive { incarnation, lease }, revision: 3 })
+        (id, At { value: Alive { incarnation, lease, bus_port: 0 }, revision: 3 })
     };
     View {
         keys: Keys::new("test"),
@@ -322,7 +322,9 @@ fn a_new_lease_counts_when_the_view_shows_it() {
     copy.lease_replied(ms(9010), ms(9000), LeaseReply::Held { id: 8, ttl: ms(4000) });
     assert!(!copy.is_alone(ms(9011)), "another may have been promoted");
     let mut retaken = view(ME);
-    retaken.alive.insert(ME, At { value: Alive { incarnation: MINE, lease: 8 }, revision: 11 });
+    retaken
+        .alive
+        .insert(ME, At { value: Alive { incarnation: MINE, lease: 8, bus_port: 0 }, revision: 11 });
     retaken.topology.value.epoch = EPOCH.next();
     retaken.topology.value.shards[0].epoch = EPOCH.next();
     read(&mut copy, ms(9020), retaken);
@@ -374,7 +376,7 @@ fn a_primary_that_ends_hands_over_to_whichever_member_is_in_step() {
         let mut view = asked(EPOCH);
         let copies = &mut view.topology.value.shards[0].copies;
         copies.push(Replica { id: THIRD, member: Some(Incarnation(3)), ..copies[0].clone() });
-        let alive = Alive { incarnation: Incarnation(3), lease: 9 };
+        let alive = Alive { incarnation: Incarnation(3), lease: 9, bus_port: 0 };
         view.alive.insert(THIRD, At { value: alive, revision: 3 });
         let value = Switch { epoch: EPOCH, to: OTHER, is_for_any };
         view.switches.insert(OTHER, At { value, revision: 9 });

@@ -37,7 +37,8 @@ fn view() -> View {
     topology.epoch = Epoch(4);
     assert_eq!(topology.check(), Ok(()));
     let alive = |copy: u8| {
-        let value = Alive { incarnation: Incarnation(copy.into()), lease: copy.into() };
+        let value =
+            Alive { incarnation: Incarnation(copy.into()), lease: copy.into(), bus_port: 0 };
         (id(copy), At { value, revision: 1 })
     };
     View {

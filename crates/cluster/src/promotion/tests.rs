@@ -51,7 +51,10 @@ fn view(quorum: usize, fence: usize, said: &[Said]) -> View {
             restored: (origin == Origin::Log).then_some(kept),
         };
         fences.insert((id(1), id(copy)), At { value: fence, revision: 9 });
-        alive.insert(id(copy), At { value: Alive { incarnation, lease: 7 }, revision: 9 });
+        alive.insert(
+            id(copy),
+            At { value: Alive { incarnation, lease: 7, bus_port: 0 }, revision: 9 },
+        );
     }
     let mut topology = Topology { epoch: EPOCH, ..Topology::new(shard) };
     topology.quorum = quorum;

@@ -548,11 +548,14 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     if epoch > 0 {
         line(out, "stream_epoch", epoch);
     }
-    if let Some(shard) = cx.membership().as_deref().and_then(|published| published.own_shard()) {
+    let membership = cx.membership();
+    let published = membership.as_deref();
+    if let Some((published, shard)) = published.and_then(|it| Some((it, it.own_shard()?))) {
         line(out, "cluster_promotion_copies", shard.fence);
         line(out, "cluster_members", shard.members().count());
         let is_present = cx.engine.membership.is_coordinator_present();
         line(out, "cluster_coordinator", if is_present { "up" } else { "away" });
+        line(out, "cluster_bus_tls", u8::from(published.bus.port_of(published.me).is_some()));
         let (files, writes) = cx.engine.membership.rescued();
         line(out, "cluster_rescue_files", files);
         line(out, "cluster_rescued_writes", writes);

@@ -55,9 +55,20 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("cluster-databases", POSITIVE, "1", "number of databases in a cluster").immutable(),
     int("cluster-node-timeout", LONG, "15000", "milliseconds after which a node counts as failing")
         .not_yet(),
-    int("cluster-port", PORT, "0", "port of the cluster bus; 0 is the port plus 10000")
-        .immutable()
-        .not_yet(),
+    int(
+        "cluster-port",
+        PORT,
+        "0",
+        "port for other nodes alone, by TLS, if there are certificates; 0 is the port plus 10000",
+    )
+    .immutable(),
+    optional("cluster-bus-cert-file", "certificate that nodes show each other (PEM)").immutable(),
+    optional("cluster-bus-key-file", "private key of that certificate (PEM)").immutable(),
+    optional(
+        "cluster-bus-ca-cert-file",
+        "authorities that other nodes' certificates must come from (PEM)",
+    )
+    .immutable(),
     int(
         "cluster-migration-barrier",
         COUNT,

@@ -213,9 +213,10 @@ fn directives_for_others_are_handed_on() {
 
 #[test]
 fn directives_without_effect_are_listed_once() {
-    let loaded = load_text(b"cluster-port 1\nport 1\nslaveof no one\ncluster-port 2\n")
-        .unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(loaded.without_effect, ["cluster-port"]);
+    let loaded =
+        load_text(b"cluster-node-timeout 1\nport 1\nslaveof no one\ncluster-node-timeout 2\n")
+            .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(loaded.without_effect, ["cluster-node-timeout"]);
 }
 
 #[test]

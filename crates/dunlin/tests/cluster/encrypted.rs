@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 /// What a client without TLS gets, and then the end of the connection: an alert of TLS 1.2's form
 /// that is fatal (2) and says `decode_error` (50).
-const NOT_TLS: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 50];
+pub const NOT_TLS: [u8; 7] = [0x15, 3, 3, 0, 2, 2, 50];
 
 /// A request by TLS, with the certificate of the cluster's authority.
 fn by_tls(machine: &Machine, port: u64, words: &[&str]) -> String {

@@ -22,7 +22,7 @@ fn client(port: u16) -> Client {
 }
 
 /// The reply of the server that a key is at, if all that are asked listen.
-fn try_at_home(port: u16, request: &str) -> io::Result<Reply> {
+pub fn try_at_home(port: u16, request: &str) -> io::Result<Reply> {
     let reply = ask(&mut connect(port)?, request);
     match &reply {
         Reply::Error(text) if text.starts_with(b"MOVED ") => {

@@ -2,6 +2,7 @@
 
 mod admin_tls;
 mod audit;
+mod bus;
 mod corpus;
 mod data;
 mod drain;

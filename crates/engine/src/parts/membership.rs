@@ -9,6 +9,7 @@ pub mod moves;
 use crate::clock::monotonic;
 use crate::journal::JournalPos;
 use crate::table::Resolved;
+use cluster::bus::Bus;
 use cluster::change::Setting;
 use cluster::describe::{Asker, Node};
 use cluster::hashing::Hashing;
@@ -134,6 +135,8 @@ pub struct Published {
     /// This server's shard has another primary from this moment, and one of the two is this server:
     /// requests wait until the other has seen that, too.
     pub changes_roles: bool,
+    /// The ports that copies have for each other.
+    pub bus: Bus,
     /// The database's rule.
     hashing: Arc<Hashing>,
     /// The rule that takes its place.
@@ -253,6 +256,7 @@ impl Published {
             is_plain,
             hashing,
             next,
+            bus: Bus::of(&view, before.map(|before| &before.bus)),
             own: own.and_then(|at| u16::try_from(at).ok()).unwrap_or(UNASSIGNED),
             open,
             view,

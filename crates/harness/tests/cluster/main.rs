@@ -1,5 +1,6 @@
 //! Servers that form a cluster at a real etcd.
 
+mod bus;
 mod forwarding;
 mod moving;
 mod network;

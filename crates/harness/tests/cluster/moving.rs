@@ -484,7 +484,7 @@ fn what_concerns_all_shards_is_not_answered_without_one_of_them() {
     assert!(!walked, "SCAN has passed a shard over");
 }
 
-mod jobs;
+pub(super) mod jobs;
 mod phases;
 mod waiting;
 

@@ -32,11 +32,35 @@ pub struct Common {
     pub logs_to_output: bool,
     /// The certificates of this machine, if it has some.
     pub certificates: Option<Certificates>,
+    /// What copies have for each other, if this machine has the authority's key.
+    pub bus: Option<Bus>,
+}
+
+/// What copies of a machine have for each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bus {
+    /// The bus port is the plain port and this number.
+    pub port_offset: u16,
+    /// What copies show each other.
+    pub certificates: Certificates,
+}
+
+impl Bus {
+    /// The options of a copy.
+    fn options(&self, port: u16) -> [(&'static str, String); 4] {
+        let Certificates { ca_cert_file, cert_file, key_file } = &self.certificates;
+        [
+            ("cluster-port", port.to_string()),
+            ("cluster-bus-cert-file", cert_file.clone()),
+            ("cluster-bus-key-file", key_file.clone()),
+            ("cluster-bus-ca-cert-file", ca_cert_file.clone()),
+        ]
+    }
 }
 
 impl Certificates {
     /// The options of a copy that speaks TLS alone, with clients and with other copies.
-    fn options(&self, port: u16) -> [(&'static str, String); 10] {
+    fn options(&self, port: u16) -> [(&'static str, String); 9] {
         let Certificates { ca_cert_file, cert_file, key_file } = self;
         let yes = || "yes".to_owned();
         [
@@ -50,7 +74,6 @@ impl Certificates {
             ("tls-auth-clients", "optional".into()),
             ("tls-replication", yes()),
             ("tls-cluster", yes()),
-            ("tls-auto-reload-interval", RELOAD_S.into()),
         ]
     }
 }
@@ -139,7 +162,8 @@ const FOR_NODES: [&str; 4] = ["~*", "&*", "-@all", "+@nodes"];
 /// What a user may do without a limit.
 const EVERYTHING: [&str; 3] = ["~*", "&*", "+@all"];
 
-/// Returns the text of a copy's configuration file.
+/// Returns the text of a copy's configuration file. `bus_port`: its port for other copies, if it is
+/// to have one.
 ///
 /// # Errors
 /// The machine lacks what the database needs.
@@ -147,7 +171,7 @@ pub fn configuration(
     common: &Common,
     database: &Database,
     placed: &Placed,
-    log: &Path,
+    (log, bus_port): (&Path, Option<u16>),
 ) -> Result<String, Wrong> {
     let settings = &database.settings;
     let is_local = matches!(&*placed.host, "127.0.0.1" | "::1" | "localhost");
@@ -179,6 +203,11 @@ pub fn configuration(
         for (name, value) in &common.tls {
             line(name, value);
         }
+    }
+    for (name, value) in common.bus.iter().zip(bus_port).flat_map(|(bus, port)| bus.options(port)) {
+        line(name, &value);
+    }
+    if settings.tls || !common.tls.is_empty() || bus_port.is_some() {
         line("tls-auto-reload-interval", RELOAD_S);
     }
     line("io-threads", &placed.threads.to_string());
@@ -228,6 +257,13 @@ fn ports(
         Some(certificates) => Ok(certificates.options(port).into()),
         None => Err(Wrong(NO_CERTIFICATES.into())),
     }
+}
+
+/// Returns a configuration without a port for other copies.
+pub fn without_bus(text: &str) -> String {
+    let stays =
+        |line: &&str| !line.starts_with("cluster-port ") && !line.starts_with("cluster-bus-");
+    text.lines().filter(stays).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The lines of users. Their words are plain.
@@ -333,9 +369,11 @@ mod tests {
             flash: None,
             audit_log: Some("/var/log/a b.json".into()),
             logs_to_output: false,
-            certificates: Some(certificates),
+            certificates: Some(certificates.clone()),
+            bus: Some(Bus { port_offset: 10_000, certificates }),
         };
-        let text = configuration(&common, &database, &placed, Path::new("/var/log/a b.log"));
+        let log = Path::new("/var/log/a b.log");
+        let text = configuration(&common, &database, &placed, (log, Some(22001)));
         let text = text.expect("nothing is lacking");
         let read = config::load_text(text.as_bytes()).map_err(|error| error.to_string());
         let read = read.expect("it is sound").config;
@@ -350,6 +388,14 @@ mod tests {
             (get("tls-port"), get("tls-cert-file")),
             ("13001".into(), "/tls/tls.crt".into())
         );
+        assert_eq!(
+            (get("cluster-port"), get("cluster-bus-ca-cert-file")),
+            ("22001".into(), "/tls/ca.pem".into())
+        );
+        assert_eq!(get("tls-auto-reload-interval"), "30");
+        let without = without_bus(&text);
+        let alone = configuration(&common, &database, &placed, (log, None));
+        assert_eq!(Some(without), alone.ok());
         assert!(!text.contains("requirepass") && text.contains(&sha256("a \"b\" # c")));
         let loaded = config::load_text(text.as_bytes()).map(|loaded| loaded.users);
         assert_eq!(loaded.map(|users| users.len()).unwrap_or_default(), 4);
@@ -365,7 +411,7 @@ mod tests {
         // With TLS there is no port without.
         let mut encrypted = database.clone();
         encrypted.settings.tls = true;
-        let text = configuration(&common, &encrypted, &placed, Path::new("log"));
+        let text = configuration(&common, &encrypted, &placed, (log, None));
         let text = text.expect("the machine has certificates");
         let expected = [
             ("port", "0"),
@@ -378,6 +424,6 @@ mod tests {
             assert!(text.contains(&format!("\n{name} \"{value}\"\n")), "{text}");
         }
         let common = Common { certificates: None, ..common };
-        assert!(configuration(&common, &encrypted, &placed, Path::new("log")).is_err());
+        assert!(configuration(&common, &encrypted, &placed, (log, None)).is_err());
     }
 }

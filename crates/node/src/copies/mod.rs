@@ -13,11 +13,12 @@ use crate::unplaced::Known;
 use cluster::id::Id;
 use files::Common;
 use process::{beside, log};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -90,6 +91,8 @@ pub struct Copies {
     survivors: Survivors,
     /// How many processes start at a time.
     most_starting: usize,
+    /// Ports of this host that are no copy's port for others.
+    taken: BTreeSet<u16>,
 }
 
 impl Copies {
@@ -107,8 +110,8 @@ impl Copies {
         let directory = directory.to_owned();
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let most_starting = cores * STARTS_PER_CORE;
-        let copies = BTreeMap::new();
-        Ok(Copies { program, directory, common, copies, survivors, most_starting })
+        let (copies, taken) = (BTreeMap::new(), BTreeSet::new());
+        Ok(Copies { program, directory, common, copies, survivors, most_starting, taken })
     }
 
     /// Takes the servers of etcd that there are now, for copies that are started from now on.
@@ -122,6 +125,7 @@ impl Copies {
     /// Takes what the site says of this machine. Copies end when their database says so, or by an
     /// order; one that is merely not there any more is left alone.
     pub fn want(&mut self, site: &Site, machine: &str) {
+        self.taken = taken_ports(site, machine, &self.common);
         for (name, database, placed) in site.placed_on(machine) {
             self.want_one(name, database, placed);
         }
@@ -160,7 +164,8 @@ impl Copies {
     fn want_one(&mut self, name: &str, database: &Database, placed: &Placed) {
         let title = format!("{name}-{}-{:?}", placed.shard + 1, placed.copy);
         let log = self.directory.join("logs").join(format!("{title}.log"));
-        let text = files::configuration(&self.common, database, placed, &log);
+        let bus = self.bus_port(placed.port);
+        let text = files::configuration(&self.common, database, placed, (&log, bus));
         let copy = self.copies.entry(placed.copy).or_insert_with(|| {
             let directory = self.directory.join("copies").join(title);
             let output = (!self.common.logs_to_output).then_some(&*log);
@@ -201,6 +206,13 @@ impl Copies {
                 };
                 let written = prepared.and_then(|()| known.write(&copy.directory));
                 let was_unwritten = std::mem::replace(&mut copy.is_unwritten, written.is_err());
+                if bus.is_none() && self.common.bus.is_some() {
+                    log!(
+                        Warning,
+                        "Copy {:?} of {name} has no port for other copies, so they do without TLS: {NO_BUS}",
+                        placed.copy
+                    );
+                }
                 match written {
                     Err(error) => {
                         copy.note = Note::new(format!("its files cannot be written: {error}"));
@@ -211,6 +223,12 @@ impl Copies {
                 (copy.text, copy.known) = (text, Some(known));
             }
         }
+    }
+
+    /// Returns the port for other copies of a copy with this port, unless it is another's.
+    fn bus_port(&self, port: u16) -> Option<u16> {
+        let wanted = port.checked_add(self.common.bus.as_ref()?.port_offset)?;
+        (!self.taken.contains(&wanted)).then_some(wanted)
     }
 
     /// Ends all copies; their files stay, and none is started any more.
@@ -370,6 +388,26 @@ impl Copy {
             && !self.text.is_empty()
     }
 
+    /// Returns its configuration; without the port for other copies if another process has it. The
+    /// database serves, and does without TLS between its copies.
+    fn startable_text(&self) -> Cow<'_, str> {
+        let port = self.text.lines().find_map(|line| line.strip_prefix("cluster-port "));
+        let port = port.and_then(|port| port.trim_matches('"').parse::<u16>().ok());
+        let Some(port) = port else { return Cow::Borrowed(&self.text) };
+        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                log!(
+                    Warning,
+                    "Copy {:?} of {} starts without port {port} for other copies, which another process has: {NO_BUS}",
+                    self.placed.copy,
+                    self.database
+                );
+                Cow::Owned(files::without_bus(&self.text))
+            }
+            _ => Cow::Borrowed(&self.text),
+        }
+    }
+
     fn listens(&self) -> bool {
         let address = (Ipv4Addr::LOCALHOST, self.placed.port).into();
         TcpStream::connect_timeout(&address, MAX_ACCEPT).is_ok()
@@ -379,7 +417,8 @@ impl Copy {
         let mut command = Command::new(program);
         command.args(["server", "dunlin.conf"]);
         let flash = common.flash.as_deref();
-        let prepared = files::prepare(&self.directory, flash, &self.placed, &self.text);
+        let text = self.startable_text();
+        let prepared = files::prepare(&self.directory, flash, &self.placed, &text);
         if prepared.is_err() {
             self.process.put_off(now);
         }
@@ -393,6 +432,24 @@ impl Copy {
             Err(error) => self.note = Note::new(format!("it cannot be started: {error}")),
         }
     }
+}
+
+/// What to do about a port for other copies that is another's.
+const NO_BUS: &str =
+    "start the nodes with another --bus-port-offset, or give the database another port";
+
+/// Returns the ports of this host that no copy can have for others: those of nodes, copies and
+/// databases.
+fn taken_ports(site: &Site, machine: &str, common: &Common) -> BTreeSet<u16> {
+    let host = site.machines.get(machine).map(|known| &known.spec.value.host);
+    let here = site.machines.values().filter(|known| Some(&known.spec.value.host) == host);
+    let databases = || site.databases.values().map(|at| &at.value);
+    let copies = databases().flat_map(|it| &it.copies).filter(|it| Some(&it.host) == host);
+    // A node passes on the ports of databases, too.
+    let plain = copies.map(|it| it.port).chain(databases().map(|it| it.settings.port));
+    let tls_offset = if common.tls.is_empty() { 0 } else { common.tls_port_offset };
+    let both = plain.flat_map(|port| [Some(port), port.checked_add(tls_offset)]);
+    both.flatten().chain(here.map(|known| known.spec.value.admin_port)).collect()
 }
 
 /// What a copy has kept of data that were given up: `rescue-<epoch>-<offset>`, with or without an

@@ -5,7 +5,7 @@
 //! free memory. What cannot be done says why.
 
 use crate::settings::{Commit, Settings, Wrong};
-use crate::site::{Database, Known, Machine, Site};
+use crate::site::{Database, Known, Machine, Placed, Site};
 use cluster::id::Id;
 use process::memory::Bytes;
 use std::cmp::Reverse;
@@ -82,7 +82,8 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
             place.primaries += usize::from(number == 0);
             place.shards.push(shard);
             let machine = place.machine;
-            let port = free_port(ports.entry(machine.host.clone()).or_default(), settings.port)?;
+            let port =
+                free_port(ports.entry(machine.host.clone()).or_default(), machine, settings.port)?;
             plan.copies.push(Planned {
                 shard,
                 is_primary: number == 0,
@@ -145,9 +146,10 @@ pub fn extend(
     let mut planned = Vec::new();
     for &copy in wanted {
         let taken = take(&site, database, &mut places, copy)?;
-        // Its port is taken.
+        // Its ports are taken.
         for known in site.machines.values_mut().filter(|it| it.spec.value.host == taken.host) {
             known.ports.insert(taken.port);
+            known.ports.extend(bus_port(&known.spec.value, taken.port));
         }
         planned.push(taken);
     }
@@ -191,7 +193,7 @@ fn take(
     let place = &mut places[at];
     let machine = place.machine;
     let mut ports = used_ports(site);
-    let port = free_port(ports.entry(machine.host.clone()).or_default(), settings.port)?;
+    let port = free_port(ports.entry(machine.host.clone()).or_default(), machine, settings.port)?;
     place.free = place.free.saturating_sub(need.memory_bytes);
     place.free_flash = place.free_flash.saturating_sub(need.flash_bytes);
     place.primaries += usize::from(number == 0);
@@ -311,9 +313,20 @@ fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
         of_host.extend(&known.ports);
     }
     for placed in site.databases.values().flat_map(|at| &at.value.copies) {
-        ports.entry(placed.host.clone()).or_default().insert(placed.port);
+        let of_host = ports.entry(placed.host.clone()).or_default();
+        of_host.insert(placed.port);
+        of_host.extend(bus_port_of(site, placed));
     }
     ports
+}
+
+/// Returns the port for other copies of a copy on a machine, if its copies have one.
+fn bus_port(machine: &Machine, port: u16) -> Option<u16> {
+    port.checked_add(machine.bus_port_offset).filter(|&bus| bus != port)
+}
+
+fn bus_port_of(site: &Site, placed: &Placed) -> Option<u16> {
+    bus_port(&site.machines.get(&placed.machine)?.spec.value, placed.port)
 }
 
 /// Refuses a database whose port another database, a copy or a node has.
@@ -328,6 +341,7 @@ fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> R
             )));
         }
     }
+    refuse_used_bus_port(site, port, places)?;
     match places.iter().find(|place| place.machine.admin_port == port) {
         Some(place) => Err(Wrong(format!(
             "port {port} is the admin port of machine '{}': take another --port",
@@ -337,13 +351,44 @@ fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> R
     }
 }
 
-/// Takes the first free port from a wanted one on.
-fn free_port(used: &mut BTreeSet<u16>, wanted: u16) -> Result<u16, Wrong> {
-    let free = (wanted..=u16::MAX).find(|port| !used.contains(port));
+/// Refuses a port that is a copy's port for others, or whose port for others is a copy's.
+fn refuse_used_bus_port(site: &Site, port: u16, places: &[Place<'_>]) -> Result<(), Wrong> {
+    for (name, at) in &site.databases {
+        for placed in &at.value.copies {
+            let mut beside =
+                places.iter().filter(|place| place.machine.host == placed.host).peekable();
+            if beside.peek().is_some() && bus_port_of(site, placed) == Some(port) {
+                return Err(Wrong(format!(
+                    "port {port} is one that copies of database '{name}' have for each other, on machine '{}': take \
+                     another --port",
+                    placed.machine
+                )));
+            }
+            let bus = beside.find_map(|place| bus_port(place.machine, port));
+            if let Some(bus) = bus.filter(|&bus| bus == placed.port) {
+                return Err(Wrong(format!(
+                    "port {bus}, which the copies would have for each other on machine '{}', is used by database \
+                     '{name}': take another --port, or start the nodes with another --bus-port-offset",
+                    placed.machine
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the first free port from a wanted one on, and its port for other copies.
+fn free_port(used: &mut BTreeSet<u16>, machine: &Machine, wanted: u16) -> Result<u16, Wrong> {
+    let is_free = |&port: &u16| {
+        let bus = bus_port(machine, port);
+        !used.contains(&port) && bus.is_none_or(|bus| !used.contains(&bus))
+    };
+    let free = (wanted..=u16::MAX).find(is_free);
     let free = free.ok_or_else(|| {
         Wrong(format!("there are not enough ports from {wanted} on: take a smaller --port"))
     })?;
     used.insert(free);
+    used.extend(bus_port(machine, free));
     Ok(free)
 }
 

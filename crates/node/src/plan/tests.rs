@@ -1,8 +1,9 @@
 //! Plans for sites of one to four machines.
 
 use super::*;
+use crate::change::tests::with_database;
 use crate::settings::tests::settings;
-use crate::site::{Known, MachineAlive};
+use crate::site::{Known, MachineAlive, Stage};
 use cluster::view::At;
 
 pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
@@ -106,6 +107,30 @@ fn what_does_not_fit_says_what_there_is() {
     let text = why(&[("a", "", 3), ("b", "", 2)]);
     assert!(text.contains("replica 1 of shard 3") && text.contains("needs 1.0 GiB"), "{text}");
     assert!(text.contains("a has 0 B, b has 0 B") && text.contains("--join"), "{text}");
+}
+
+#[test]
+fn ports_of_the_bus_are_kept_free() {
+    let mut one = site(&[("a", "", 8)]);
+    one.machines.get_mut("a").expect("it is there").spec.value.bus_port_offset = 2;
+    let plan = place(&one, &settings()).expect("it fits");
+    let ports: Vec<u16> = plan.copies.iter().map(|copy| copy.port).collect();
+    assert_eq!(ports, [12000, 12001, 12004, 12005, 12008, 12009]);
+}
+
+#[test]
+fn a_port_for_other_copies_is_no_port_of_clients() {
+    let (mut two, _) = with_database(Stage::Ready);
+    for known in two.machines.values_mut() {
+        known.spec.value.bus_port_offset = 10_000;
+    }
+    let why = |port| place(&two, &Settings { port, ..settings() }).expect_err("it is taken").0;
+    let text = why(22_000);
+    assert!(text.starts_with("port 22000 is one that copies of database 'd' have"), "{text}");
+    let text = why(2000);
+    assert!(text.contains("port 12000") && text.contains("--bus-port-offset"), "{text}");
+    assert!(why(12_000).contains("port 12000 is used by database 'd'"));
+    assert!(place(&two, &Settings { port: 12_100, ..settings() }).is_ok());
 }
 
 #[test]

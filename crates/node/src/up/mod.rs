@@ -8,7 +8,7 @@
 //!   members   an etcd of our own on machines that are named beforehand
 //!   absent    what such a machine answers before it has a server of etcd
 //!   contained a node in a container, which ends with all that it has started
-//!   tls       certificates of the databases' clients
+//!   tls       certificates of the databases' clients, of copies for each other, of the admin port
 //!   stand_in  a machine without a server of etcd takes the place of a lost one
 //!   down      ends everything on this machine
 //! ```
@@ -28,7 +28,7 @@ pub use down::{DownOptions, down};
 
 use crate::authority::Files;
 use crate::copies::Copies;
-use crate::copies::files::Common;
+use crate::copies::files::{Bus, Common};
 use crate::daemon::Daemon;
 use crate::figures::Figures;
 use crate::jobs::Jobs;
@@ -167,6 +167,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
                 .into(),
         ));
     }
+    options.tls.check()?;
     // Before anything is written: copies and etcd inherit it.
     umask::make_private();
     let directory = directory(options)?;
@@ -189,8 +190,8 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let etcd = join::enter(options, &mut kept, &directory)?;
     kept.write(&directory)?;
     Files::of(&directory).share_secret()?;
-    let machine = machine(&kept);
-    let (common, summary) = (common(options, &kept)?, etcd.summary);
+    let (common, summary) = (common(options, &kept, &directory)?, etcd.summary);
+    let machine = machine(&kept, common.bus.as_ref());
     common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
     let tls_offset = (!common.tls.is_empty()).then_some(common.tls_port_offset);
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
@@ -395,7 +396,7 @@ fn bind(kept: &Kept, has_password: bool) -> Vec<String> {
     ["127.0.0.1".to_owned()].into_iter().chain(others).collect()
 }
 
-fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
+fn common(options: &UpOptions, kept: &Kept, directory: &Path) -> Result<Common, Wrong> {
     let flash = options.contained.flash_dir.as_deref().map(|folder| {
         let made = fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
         made.map_err(|error| Wrong(format!("--flash-dir {}: {error}", folder.display())))
@@ -412,10 +413,11 @@ fn common(options: &UpOptions, kept: &Kept) -> Result<Common, Wrong> {
         flash: flash.transpose()?,
         logs_to_output: options.contained.is_contained(),
         certificates: kept.access.certificates(),
+        bus: options.tls.bus(kept, directory)?,
     })
 }
 
-fn machine(kept: &Kept) -> Machine {
+fn machine(kept: &Kept, bus: Option<&Bus>) -> Machine {
     let all = Memory::detect().limit_bytes();
     let machine = Machine {
         id: kept.id.clone(),
@@ -425,6 +427,7 @@ fn machine(kept: &Kept) -> Machine {
         cores: process::cpus::Cpus::detect().usable(),
         flash_bytes: kept.flash_bytes.unwrap_or(0),
         admin_port: kept.admin_port,
+        bus_port_offset: bus.map_or(0, |bus| bus.port_offset),
         version: facts::VERSION.to_owned(),
         ..Machine::default()
     };

@@ -1,7 +1,11 @@
-//! TLS of the databases' clients: each copy has a port with TLS beside its plain one. And of the
-//! admin port, which has one of both.
+//! TLS of the databases' clients: each copy has a port with TLS beside its plain one. Of copies for
+//! each other: they have another one. And of the admin port, which has one of both.
 
+use super::kept::Kept;
+use crate::authority::Files;
+use crate::copies::files::Bus;
 use crate::settings::Wrong;
+use crate::talk::Certificates;
 use clap::Args;
 use client::Renewed;
 use net::{ClientAuth, TlsContext, TlsSettings};
@@ -37,6 +41,10 @@ pub struct TlsOptions {
     /// The port with TLS is the plain port and this number
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, requires = "tls_cert_file")]
     tls_port_offset: u16,
+    /// Copies have a port for each other, by TLS with certificates of the token's authority: the
+    /// plain port and this number. 0: they have none, and do without TLS between each other
+    #[arg(long, value_name = "NUMBER", default_value_t = 10000)]
+    bus_port_offset: u16,
 }
 
 impl TlsOptions {
@@ -60,6 +68,44 @@ impl TlsOptions {
             options.push(("tls-auth-clients", asks.to_owned()));
         }
         Ok(options)
+    }
+
+    /// Refuses ports that would be one.
+    ///
+    /// # Errors
+    /// What to do.
+    pub fn check(&self) -> Result<(), Wrong> {
+        match self.tls_cert_file {
+            Some(_) if self.bus_port_offset == self.tls_port_offset => Err(Wrong(format!(
+                "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other copies need a port \
+                 each, so give another number",
+                self.tls_port_offset
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns what copies have for each other. `None`: this machine has no key of an authority, or
+    /// there is to be no such port.
+    ///
+    /// # Errors
+    /// The certificate of this machine cannot be made.
+    pub fn bus(&self, kept: &Kept, directory: &Path) -> Result<Option<Bus>, Wrong> {
+        let files = Files::of(directory);
+        if self.bus_port_offset == 0 || !files.key.exists() {
+            return Ok(None);
+        }
+        // With an etcd of the user's it has not been signed yet.
+        if !kept.access.is_ours {
+            files.sign(&[&kept.host])?;
+        }
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let certificates = Certificates {
+            ca_cert_file: text(&files.authority),
+            cert_file: text(&files.machine),
+            key_file: text(&files.machine),
+        };
+        Ok(Some(Bus { port_offset: self.bus_port_offset, certificates }))
     }
 
     /// Returns what is added to a plain port.

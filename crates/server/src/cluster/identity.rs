@@ -2,6 +2,7 @@
 //! line of this node in the form of CLUSTER NODES. So a file of Redis Cluster is read, too; all
 //! else is in the coordinator.
 
+use crate::bus;
 use cluster::id::Id;
 use cluster::nodes_conf::Layout;
 use cluster::topology::{Address, ForClients};
@@ -140,7 +141,7 @@ impl Announcer {
                 port: config.cluster_announce_client_port(),
                 tls_port: config.cluster_announce_client_tls_port(),
             },
-            bus_port: config.cluster_announce_bus_port(),
+            bus_port: bus::shown_port(config),
         };
         address.check().map(|()| address)
     }

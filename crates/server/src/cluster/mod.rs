@@ -40,6 +40,7 @@ mod silence;
 mod switch;
 mod target;
 
+use crate::bus;
 use crate::inside::Inside;
 use crate::log;
 use adopt::Adoption;
@@ -107,6 +108,7 @@ pub fn prepare(config: &Config) -> Result<Option<Node>, String> {
     if !config.cluster_enabled() {
         return Ok(None);
     }
+    bus::check(config)?;
     let coordinator = coordinator(config)?;
     let identity = Identity::find(config, &coordinator.endpoints()[0])?;
     let (requests, asked) = channel();
@@ -296,6 +298,7 @@ impl Host {
     fn facts(&mut self) -> Facts {
         let mut copy = self.driver.copy();
         copy.reincarnate(self.data.incarnation());
+        copy.announce_bus(bus::announced_port(&self.engine.config));
         let mut facts = self.data.facts(&copy);
         facts.linked = switch::linked(self.engine, &copy);
         facts.level = self.switch.level(self.engine);

@@ -1,7 +1,8 @@
 //! What the reactors' hubs share: the commands, and where each slot's requests go.
 
+use crate::bus;
 use crate::log;
-use crate::tls::{self, OutgoingOptions};
+use crate::tls::{self, Certificates, OutgoingOptions};
 use cluster::id::Id;
 use cluster::topology::{Replica, Shard};
 use engine::Engine;
@@ -70,6 +71,8 @@ impl Shared {
         if self.followed.swap(version, SeqCst) == version {
             return;
         }
+        // The bus may be used from now on, or no more.
+        self.follow_tls();
         let Some(published) = self.engine.membership.newest() else { return };
         let slots = self.slots(&published);
         let view = &published.view;
@@ -158,9 +161,10 @@ impl Shared {
     fn server_of(&self, copy: &Replica) -> Option<u16> {
         // Not what clients are told.
         let address = &copy.address;
-        let port = match self.engine.config.tls_cluster() {
-            true => address.tls_port,
-            false => address.port,
+        let port = match self.certificates() {
+            Some(Certificates::Bus) => bus::port_of(self.engine, copy.id)?,
+            Some(Certificates::Server) => address.tls_port,
+            None => address.port,
         };
         if port == 0 {
             return None;
@@ -177,15 +181,24 @@ impl Shared {
         self.follow_tls();
     }
 
+    /// Returns which certificates links use. `None`: they are plain.
+    fn certificates(&self) -> Option<Certificates> {
+        match bus::is_used(self.engine) {
+            true => Some(Certificates::Bus),
+            false => self.engine.config.tls_cluster().then_some(Certificates::Server),
+        }
+    }
+
     /// Takes over the rules of TLS for links, if the options about it have changed.
     fn follow_tls(&self) {
         let config = &&self.engine.config;
-        let options = tls::outgoing_options(config);
+        let of = self.certificates();
+        let options = tls::outgoing_options(config, of);
         let mut known = lock(&self.tls);
         if known.as_ref() == Some(&options) {
             return;
         }
-        let rules = config.tls_cluster().then(|| tls::outgoing(config)).transpose();
+        let rules = of.map(|of| tls::outgoing(config, of)).transpose();
         match rules {
             Ok(rules) => self.pool.set_server_rules(rules),
             Err(why) => log!(Warning, "Cluster: links to other nodes: {why}"),

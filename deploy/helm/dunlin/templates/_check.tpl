@@ -25,6 +25,19 @@
 {{- fail (printf "%s is for mode: %s. The mode %s has %s in its place" $name (ternary "server" "cluster" (eq $.Values.mode "cluster")) $.Values.mode $instead) -}}
 {{- end -}}
 {{- end -}}
+{{- $bus := int .Values.nodes.busPortOffset -}}
+{{- if and (eq .Values.mode "cluster") (gt $bus 0) -}}
+{{- if and .Values.tls.enabled (eq $bus (int .Values.tls.portOffset)) -}}
+{{- fail (printf "nodes.busPortOffset and tls.portOffset are both %d: clients with TLS and other copies need a port each, so give another number" $bus) -}}
+{{- end -}}
+{{- range $name, $database := .Values.databases -}}
+{{- range $other, $options := $.Values.databases -}}
+{{- if eq (int $options.port) (add (int $database.port) $bus | int) -}}
+{{- fail (printf "databases.%s.port is %d, by which copies of %s reach each other (nodes.busPortOffset): give another port" $other (int $options.port) $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* Lines about values that the defaults do not have: path, values, defaults, names of other charts. */}}

@@ -83,7 +83,7 @@ impl World {
             let Ok(LeaseReply::Held { id: lease, .. }) = reply else { panic!("{reply:?}") };
             let address = Address { host: "10.0.0.1".into(), port: 7000, ..Address::default() };
             let copy = Replica { id, address, member: None, is_never_promoted: false };
-            let alive = Alive { incarnation, lease };
+            let alive = Alive { incarnation, lease, bus_port: 0 };
             self.commit(change::found(&self.keys, id, copy, alive));
         }
         for &(id, _) in &ids[1..] {

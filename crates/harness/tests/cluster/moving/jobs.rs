@@ -8,7 +8,7 @@ use harness::wait::SetAtEnd;
 use std::time::Instant;
 
 /// The jobs that a node tells of: what each of them says.
-pub(super) fn jobs(node: &Server) -> Vec<BTreeMap<String, String>> {
+pub(crate) fn jobs(node: &Server) -> Vec<BTreeMap<String, String>> {
     let mut client = node.client();
     ok(&mut client, "CLIENT CAPA cluster");
     let reply = ask(&mut client, "CLUSTER GETSLOTMIGRATIONS");

@@ -10,10 +10,10 @@ mod load;
 mod main_channel;
 mod received;
 
+use crate::bus;
 use crate::log;
 use crate::persistence::aof::Aof;
 use crate::socket::{ROUND, Socket};
-use crate::tls;
 use config::Config;
 use engine::Engine;
 use engine::append_log::LogState;
@@ -91,6 +91,9 @@ struct Uplink<'t> {
     client: Option<Arc<Client>>,
     /// Whether the next attempt to connect is logged.
     announces: bool,
+    /// The bus port that the link was made to, if it was, and the publication that was looked at
+    /// last.
+    way: (u64, Option<u16>),
 }
 
 impl<'t> Uplink<'t> {
@@ -112,6 +115,7 @@ impl<'t> Uplink<'t> {
             wait: ROUND,
             client: None,
             announces: true,
+            way: (0, None),
         }
     }
 
@@ -125,6 +129,7 @@ impl<'t> Uplink<'t> {
                 self.engine.upstream.wait_for_change(term, Duration::from_secs(1));
                 continue;
             }
+            self.follow_way();
             let actions = self.machine.tick(&self.around(), now());
             self.act(actions);
             self.note_stage();
@@ -248,6 +253,23 @@ impl<'t> Uplink<'t> {
         self.note_stage();
     }
 
+    /// Closes a link that is plain although the bus is used by now, or the other way round.
+    fn follow_way(&mut self) {
+        let version = self.engine.membership.version();
+        if self.socket.is_none() || self.way.0 == version {
+            return;
+        }
+        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
+        self.way.0 = version;
+        let Ok(wanted) = bus::port_at(self.engine, &host, port) else { return };
+        if wanted.is_some() != self.way.1.is_some() {
+            self.lose(match wanted {
+                Some(_) => "The link to MASTER is made anew: all nodes have a bus port now",
+                None => "The link to MASTER is made anew: a node has no bus port",
+            });
+        }
+    }
+
     fn connect(&mut self) {
         let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
         if port == 0 {
@@ -261,7 +283,10 @@ impl<'t> Uplink<'t> {
             log!(Notice, "MASTER <-> REPLICA sync started");
         }
         let goes_on = || self.engine.upstream.term() == self.term;
-        match open(&self.engine.config, &host, port, goes_on) {
+        // In this order: what is published meanwhile is looked at again.
+        let version = self.engine.membership.version();
+        self.way = (version, bus::port_at(self.engine, &host, port).ok().flatten());
+        match open(self.engine, &host, port, goes_on) {
             Ok(socket) => {
                 // Without a second descriptor, the link ends a moment later.
                 let other = socket.with(TcpStream::try_clone).ok();
@@ -281,7 +306,7 @@ impl<'t> Uplink<'t> {
     fn connect_rdb_channel(&mut self) {
         let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
         let goes_on = || self.engine.upstream.term() == self.term;
-        match open(&self.engine.config, &host, port, goes_on) {
+        match open(self.engine, &host, port, goes_on) {
             Ok(socket) => {
                 self.rdb_channel = Some(socket);
                 let actions = self.machine.rdb_channel_connected(&self.around(), now());
@@ -574,12 +599,13 @@ impl Uplink<'_> {
 }
 
 /// Connects to a primary, with TLS if configured.
-fn open(config: &Config, host: &str, port: u16, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
+fn open(engine: &Engine, host: &str, port: u16, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
+    let config = &engine.config;
     // Load the TLS files first, so that their errors are reported before the primary sees a
     // connection.
-    let rules = config.tls_replication().then(|| tls::outgoing(config)).transpose();
+    let way = bus::way(engine, (host, port), config.tls_replication());
+    let (port, rules) = way.map_err(io::Error::other)?;
     let timeout = Duration::from_secs(config.repl_timeout().into());
-    let rules = rules.map_err(io::Error::other)?;
     Socket::open(host, port, source_of(config)?, timeout, rules, goes_on)
 }
 
