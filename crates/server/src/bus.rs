@@ -64,15 +64,14 @@ pub fn check(config: &Config) -> Result<(), String> {
         return Ok(());
     }
     if given < files.len() {
-        return Err("cluster-bus-cert-file, cluster-bus-key-file and cluster-bus-ca-cert-file belong together: set \
-                    all three, or none"
+        return Err("cluster-bus-cert-file, cluster-bus-key-file and cluster-bus-ca-cert-file \
+                    belong together: set all three, or none"
             .into());
     }
     match port(config) {
         0 => Err(format!(
-            "cluster-port: the port of clients ({}) and {OFFSET} is greater than {}: set cluster-port",
-            port_of_clients(config),
-            u16::MAX
+            "cluster-port: {} and {OFFSET} is no port: set cluster-port",
+            port_of_clients(config)
         )),
         port if [config.port(), config.tls_port()].contains(&port) => Err(format!(
             "cluster-port {port} is a port of clients as well: set another cluster-port"
@@ -99,8 +98,8 @@ pub fn port_of(engine: &Engine, copy: Id) -> Option<u16> {
     published(engine)?.bus.port_of(copy)
 }
 
-/// Returns the bus port of the copy that clients reach at this place. `None`: the bus is not used, or
-/// no copy of this database is there.
+/// Returns the bus port of the copy that clients reach at this place. `None`: the bus is not used,
+/// or no copy of this database is there.
 ///
 /// # Errors
 /// The bus is used, and the copy has not said yet where it has it. Without TLS it is not reached.

@@ -178,6 +178,6 @@ fn failed(of: Certificates, error: &TlsError) -> String {
     match of {
         Certificates::Server => format!("Failed to configure TLS: {error}"),
         // The options have other names than those that the error has.
-        Certificates::Bus => format!("Failed to configure TLS of the bus (cluster-bus-…): {error}"),
+        Certificates::Bus => format!("Failed to configure the bus (cluster-bus-…): {error}"),
     }
 }

@@ -1,5 +1,5 @@
-//! The copies of a database with plain clients, on three machines: they speak TLS with each other by
-//! a port of their own, and machines that have none keep the database plain.
+//! The copies of a database with plain clients, on three machines: they speak TLS with each other
+//! by a port of their own, and machines that have none keep the database plain.
 
 use crate::encrypted::NOT_TLS;
 use crate::lives::try_at_home;

@@ -1,5 +1,6 @@
-//! Copies of a database whose clients are plain: what they send each other is encrypted, once all of
-//! them announce a bus port. Each copy announces ports of a tap, so all that others send it is seen.
+//! Copies of a database whose clients are plain: what they send each other is encrypted, once all
+//! of them announce a bus port. Each copy announces ports of a tap, so all that others send it is
+//! seen.
 
 use crate::moving::jobs::jobs;
 use harness::client::{ask, ok};

@@ -209,7 +209,7 @@ impl Copies {
                 if bus.is_none() && self.common.bus.is_some() {
                     log!(
                         Warning,
-                        "Copy {:?} of {name} has no port for other copies, so they do without TLS: {NO_BUS}",
+                        "Copy {:?} of {name} has no port for other copies: {NO_BUS}",
                         placed.copy
                     );
                 }
@@ -398,7 +398,7 @@ impl Copy {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 log!(
                     Warning,
-                    "Copy {:?} of {} starts without port {port} for other copies, which another process has: {NO_BUS}",
+                    "Copy {:?} of {} starts without port {port}, which is taken: {NO_BUS}",
                     self.placed.copy,
                     self.database
                 );
@@ -435,8 +435,8 @@ impl Copy {
 }
 
 /// What to do about a port for other copies that is another's.
-const NO_BUS: &str =
-    "start the nodes with another --bus-port-offset, or give the database another port";
+const NO_BUS: &str = "its database is without TLS between copies. Start the nodes with another \
+    --bus-port-offset";
 
 /// Returns the ports of this host that no copy can have for others: those of nodes, copies and
 /// databases.

@@ -359,16 +359,17 @@ fn refuse_used_bus_port(site: &Site, port: u16, places: &[Place<'_>]) -> Result<
                 places.iter().filter(|place| place.machine.host == placed.host).peekable();
             if beside.peek().is_some() && bus_port_of(site, placed) == Some(port) {
                 return Err(Wrong(format!(
-                    "port {port} is one that copies of database '{name}' have for each other, on machine '{}': take \
-                     another --port",
+                    "port {port} is one that copies of database '{name}' have for each other, on \
+                     machine '{}': take another --port",
                     placed.machine
                 )));
             }
             let bus = beside.find_map(|place| bus_port(place.machine, port));
             if let Some(bus) = bus.filter(|&bus| bus == placed.port) {
                 return Err(Wrong(format!(
-                    "port {bus}, which the copies would have for each other on machine '{}', is used by database \
-                     '{name}': take another --port, or start the nodes with another --bus-port-offset",
+                    "port {bus}, which the copies would have for each other on machine '{}', is \
+                     used by database '{name}': take another --port, or start the nodes with \
+                     another --bus-port-offset",
                     placed.machine
                 )));
             }

@@ -402,6 +402,7 @@ fn common(options: &UpOptions, kept: &Kept, directory: &Path) -> Result<Common, 
         made.map_err(|error| Wrong(format!("--flash-dir {}: {error}", folder.display())))
     });
     let audit_log = options.audit_log.as_deref().map(std::path::absolute).transpose();
+    let unsigned = (!kept.access.is_ours).then_some(&*kept.host);
     Ok(Common {
         audit_log: audit_log.map_err(|error| Wrong(format!("--audit-log: {error}")))?,
         cluster: kept.cluster.clone(),
@@ -413,7 +414,7 @@ fn common(options: &UpOptions, kept: &Kept, directory: &Path) -> Result<Common, 
         flash: flash.transpose()?,
         logs_to_output: options.contained.is_contained(),
         certificates: kept.access.certificates(),
-        bus: options.tls.bus(kept, directory)?,
+        bus: options.tls.bus(unsigned, directory)?,
     })
 }
 

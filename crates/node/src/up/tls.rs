@@ -1,7 +1,6 @@
 //! TLS of the databases' clients: each copy has a port with TLS beside its plain one. Of copies for
 //! each other: they have another one. And of the admin port, which has one of both.
 
-use super::kept::Kept;
 use crate::authority::Files;
 use crate::copies::files::Bus;
 use crate::settings::Wrong;
@@ -77,8 +76,8 @@ impl TlsOptions {
     pub fn check(&self) -> Result<(), Wrong> {
         match self.tls_cert_file {
             Some(_) if self.bus_port_offset == self.tls_port_offset => Err(Wrong(format!(
-                "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other copies need a port \
-                 each, so give another number",
+                "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other \
+                 copies need a port each, so give another number",
                 self.tls_port_offset
             ))),
             _ => Ok(()),
@@ -86,19 +85,17 @@ impl TlsOptions {
     }
 
     /// Returns what copies have for each other. `None`: this machine has no key of an authority, or
-    /// there is to be no such port.
+    /// there is to be no such port. `unsigned`: the host of a machine whose certificate was not
+    /// signed at this start, as with an etcd of the user's.
     ///
     /// # Errors
     /// The certificate of this machine cannot be made.
-    pub fn bus(&self, kept: &Kept, directory: &Path) -> Result<Option<Bus>, Wrong> {
+    pub fn bus(&self, unsigned: Option<&str>, directory: &Path) -> Result<Option<Bus>, Wrong> {
         let files = Files::of(directory);
         if self.bus_port_offset == 0 || !files.key.exists() {
             return Ok(None);
         }
-        // With an etcd of the user's it has not been signed yet.
-        if !kept.access.is_ours {
-            files.sign(&[&kept.host])?;
-        }
+        unsigned.map_or(Ok(()), |host| files.sign(&[host]))?;
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let certificates = Certificates {
             ca_cert_file: text(&files.authority),
