@@ -393,6 +393,8 @@ impl Copy {
     fn startable_text(&self) -> Cow<'_, str> {
         let port = self.text.lines().find_map(|line| line.strip_prefix("cluster-port "));
         let port = port.and_then(|port| port.trim_matches('"').parse::<u16>().ok());
+        // The kernel may still be closing the sockets of the process before.
+        let port = port.filter(|_| self.process.early_ends() >= ENDS_BEFORE_NO_BUS);
         let Some(port) = port else { return Cow::Borrowed(&self.text) };
         match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -433,6 +435,9 @@ impl Copy {
         }
     }
 }
+
+/// After so many ends in a row a copy starts without its port for others, if that is taken.
+const ENDS_BEFORE_NO_BUS: u64 = 2;
 
 /// What to do about a port for other copies that is another's.
 const NO_BUS: &str = "its database is without TLS between copies. Start the nodes with another \
