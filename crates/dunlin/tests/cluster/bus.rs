@@ -14,6 +14,9 @@ use std::net::{Ipv4Addr, TcpStream};
 /// The bus port is the port of clients and this number.
 const OFFSET: u16 = 10_000;
 
+/// What machines are started with: without it there is no bus.
+const WITH_BUS: [&str; 2] = ["--bus-port-offset", "10000"];
+
 fn ports(machine: &Machine) -> Vec<u16> {
     let port = |copy: &Value| copy["port"].as_u64().and_then(|port| u16::try_from(port).ok());
     machine.copies("d").iter().filter_map(port).collect()
@@ -73,9 +76,9 @@ fn by_tls(machine: &Machine, port: u16, shows_own: bool) -> String {
 
 #[test]
 fn copies_of_plain_clients_speak_tls_with_each_other() {
-    let first = Machine::first("bus", "a");
-    let second = Machine::join(&first, "bus", "b");
-    let third = Machine::beside(&first, "bus", "c");
+    let first = Machine::first_with("bus", "a", &WITH_BUS);
+    let second = Machine::join_with(&first, "bus", "b", &WITH_BUS);
+    let third = Machine::beside_with(&first, "bus", "c", &WITH_BUS);
     let (_, text) = first.create_with("d", &["--replicas", "1"]);
     assert!(!text.contains("TLS"), "{text}");
     until_ok(&first, "d");
@@ -113,24 +116,23 @@ fn copies_of_plain_clients_speak_tls_with_each_other() {
 
 #[test]
 fn a_machine_without_a_bus_keeps_the_database_plain() {
-    let first = Machine::first("plain", "a");
-    // As a machine of the release before.
+    let first = Machine::first_with("plain", "a", &WITH_BUS);
+    // It has none by default, as a machine of the release before.
     let mut second = Machine::new("plain", "b", "");
     let place = format!("127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
     let mut words = second.words();
     words.extend(["--join".to_owned(), place, "--token-file".to_owned()]);
     words.push(first.path("tls/join-token"));
     words.extend(["--etcd-port".to_owned(), crate::support::row_of_ports().to_string()]);
-    let with =
-        |offset: &str| [&words[..], &["--bus-port-offset".to_owned(), offset.to_owned()]].concat();
-    assert!(second.start_with(&with("0")), "machine b does not start");
+    let with_bus = [&words[..], &WITH_BUS.map(str::to_owned)].concat();
+    assert!(second.start_with(&words), "machine b does not start");
     first.create("d", "1");
     until_ok(&first, "d");
     until_bus_is(&first, 0);
     work(&first, "mixed");
     // It gets the new release: its node, and then its copies.
     second.kill_node();
-    assert!(second.start_with(&with("10000")), "machine b does not start again");
+    assert!(second.start_with(&with_bus), "machine b does not start again");
     let (is_done, text) = first.ask(&["restart", "d"]);
     assert!(is_done, "{text}");
     until_ok(&first, "d");
@@ -138,7 +140,7 @@ fn a_machine_without_a_bus_keeps_the_database_plain() {
     work(&first, "whole");
     // And goes back.
     second.kill_node();
-    assert!(second.start_with(&with("0")), "machine b does not start again");
+    assert!(second.start_with(&words), "machine b does not start again");
     let (is_done, text) = first.ask(&["restart", "d"]);
     assert!(is_done, "{text}");
     until_ok(&first, "d");
@@ -151,18 +153,16 @@ fn ports_that_would_be_one_are_refused() {
     let machine = Machine::new("offsets", "a", "");
     let mut words = machine.words();
     let file = std::env::temp_dir().join("no-certificate").to_string_lossy().into_owned();
-    for (option, value) in [
-        ("--tls-cert-file", &*file),
-        ("--tls-key-file", &*file),
-        ("--tls-port-offset", "500"),
-        ("--bus-port-offset", "500"),
-    ] {
+    for (option, value) in
+        [("--tls-cert-file", &*file), ("--tls-key-file", &*file), ("--tls-port-offset", "10000")]
+    {
         words.extend([option.to_owned(), value.to_owned()]);
     }
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (is_ready, text) = run(&words);
-    assert!(
-        !is_ready && text.contains("--bus-port-offset and --tls-port-offset are both 500"),
-        "{text}"
-    );
+    let asked = |words: &[String]| run(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let refusal = "--bus-port-offset and --tls-port-offset are both 10000";
+    let (is_ready, text) = asked(&[&words[..], &WITH_BUS.map(str::to_owned)].concat());
+    assert!(!is_ready && text.contains(refusal), "{text}");
+    // Without a bus it is a port as any other; what is in the way then is the file.
+    let (is_ready, text) = asked(&words);
+    assert!(!is_ready && !text.contains(refusal) && text.contains("no-certificate"), "{text}");
 }

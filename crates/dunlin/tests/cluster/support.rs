@@ -106,8 +106,7 @@ impl Machine {
         Machine::first_of(|attempt| {
             let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
             machine.name = name.to_owned();
-            machine.more = more.iter().map(|&word| word.to_owned()).collect();
-            machine
+            machine.with(more)
         })
     }
 
@@ -155,9 +154,14 @@ impl Machine {
 
     /// Starts another machine, which uses the etcd of the first one.
     pub fn beside(first: &Machine, test: &str, name: &str) -> Machine {
+        Machine::beside_with(first, test, name, &[])
+    }
+
+    /// The same with further options.
+    pub fn beside_with(first: &Machine, test: &str, name: &str, more: &[&str]) -> Machine {
         let etcd = format!("https://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
         for _ in 0..5 {
-            let mut machine = Machine::new(test, name, "");
+            let mut machine = Machine::new(test, name, "").with(more);
             let mut words = machine.words();
             words.extend(["--etcd".to_owned(), etcd.clone()]);
             // As any client of that etcd.
@@ -176,8 +180,13 @@ impl Machine {
 
     /// Starts another machine, with a member of the first one's etcd.
     pub fn join(first: &Machine, test: &str, name: &str) -> Machine {
+        Machine::join_with(first, test, name, &[])
+    }
+
+    /// The same with further options.
+    pub fn join_with(first: &Machine, test: &str, name: &str, more: &[&str]) -> Machine {
         let place = format!("127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
-        let mut machine = Machine::new(test, name, "");
+        let mut machine = Machine::new(test, name, "").with(more);
         let mut words = machine.words();
         let port = row_of_ports().to_string();
         words.extend(["--join".to_owned(), place, "--etcd-port".to_owned(), port]);
@@ -230,6 +239,12 @@ impl Machine {
     /// Where others reach it.
     pub fn host(&self) -> Ipv4Addr {
         self.place.as_ref().map_or(Ipv4Addr::LOCALHOST, |place| place.address)
+    }
+
+    /// Takes further words that its node is started with.
+    fn with(mut self, more: &[&str]) -> Machine {
+        self.more = more.iter().map(|&word| word.to_owned()).collect();
+        self
     }
 
     /// What it is started with.

@@ -193,6 +193,7 @@ pub fn configuration(
     if let Some(path) = &common.audit_log {
         line("audit-log", &path.to_string_lossy());
     }
+    let mut has_files = settings.tls || bus_port.is_some();
     // A database with TLS has one port.
     if !settings.tls
         && !common.tls.is_empty()
@@ -203,11 +204,12 @@ pub fn configuration(
         for (name, value) in &common.tls {
             line(name, value);
         }
+        has_files = true;
     }
     for (name, value) in common.bus.iter().zip(bus_port).flat_map(|(bus, port)| bus.options(port)) {
         line(name, &value);
     }
-    if settings.tls || !common.tls.is_empty() || bus_port.is_some() {
+    if has_files {
         line("tls-auto-reload-interval", RELOAD_S);
     }
     line("io-threads", &placed.threads.to_string());

@@ -41,8 +41,9 @@ pub struct TlsOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, requires = "tls_cert_file")]
     tls_port_offset: u16,
     /// Copies have a port for each other, by TLS with certificates of the token's authority: the
-    /// plain port and this number. 0: they have none, and do without TLS between each other
-    #[arg(long, value_name = "NUMBER", default_value_t = 10000)]
+    /// plain port and this number, such as 10000. 0: they have none, and do without TLS between
+    /// each other
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     bus_port_offset: u16,
 }
 
@@ -74,12 +75,15 @@ impl TlsOptions {
     /// # Errors
     /// What to do.
     pub fn check(&self) -> Result<(), Wrong> {
+        let has_bus = self.bus_port_offset > 0;
         match self.tls_cert_file {
-            Some(_) if self.bus_port_offset == self.tls_port_offset => Err(Wrong(format!(
-                "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other \
+            Some(_) if has_bus && self.bus_port_offset == self.tls_port_offset => {
+                Err(Wrong(format!(
+                    "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other \
                  copies need a port each, so give another number",
-                self.tls_port_offset
-            ))),
+                    self.tls_port_offset
+                )))
+            }
             _ => Ok(()),
         }
     }
