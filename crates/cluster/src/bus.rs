@@ -21,23 +21,23 @@ impl Bus {
     /// the moment: how they are reached does not change by that.
     pub fn of(view: &View, before: Option<&Bus>) -> Bus {
         let mut bus = Bus::default();
-        let (mut living, mut announced) = (0, 0);
+        let (mut is_one_alive, mut lacks_one) = (false, false);
         for copy in view.topology.value.copies() {
             let port = view.alive.get(&copy.id).map(|at| at.value.bus_port);
-            living += usize::from(port.is_some());
-            announced += usize::from(port.is_some_and(|port| port > 0));
+            is_one_alive |= port.is_some();
             let known = || before?.ports.get(&copy.id).copied();
-            bus.ports.extend(port.or_else(known).map(|port| (copy.id, port)));
+            let port = port.or_else(known);
+            // One that is away for a moment would change how all others are reached, twice.
+            lacks_one |= port == Some(0);
+            bus.ports.extend(port.map(|port| (copy.id, port)));
         }
-        bus.is_whole = match living {
-            // None is there that lacks it.
-            0 => before.is_none_or(|before| before.is_whole),
-            living => announced == living,
-        };
+        bus.is_whole =
+            !lacks_one && (is_one_alive || before.is_none_or(|before| before.is_whole));
         bus
     }
 
-    /// Returns whether all copies that are alive have a bus port.
+    /// Returns whether all copies that are alive have a bus port, and none has gone that had said
+    /// that it has none.
     pub fn is_whole(&self) -> bool {
         self.is_whole
     }
@@ -88,6 +88,22 @@ mod tests {
         // It is started again by a version that has no bus.
         let back = Bus::of(&view(&[(ONE, 101), (TWO, 0)]), Some(&whole));
         assert!(!back.is_whole() && back.port_of(TWO).is_none());
+    }
+
+    #[test]
+    fn a_copy_that_has_none_counts_without_its_lease_too() {
+        let mixed = Bus::of(&view(&[(ONE, 101), (TWO, 0)]), None);
+        let one = Bus::of(&view(&[(ONE, 101)]), Some(&mixed));
+        assert!(!one.is_whole() && one.port_of(ONE).is_none());
+        let none = Bus::of(&view(&[]), Some(&one));
+        assert!(!none.is_whole());
+        let back = Bus::of(&view(&[(ONE, 101), (TWO, 0)]), Some(&none));
+        assert!(!back.is_whole());
+        assert!(Bus::of(&view(&[(ONE, 101), (TWO, 102)]), Some(&one)).is_whole());
+        // It leaves the database.
+        let mut alone = view(&[(ONE, 101)]);
+        alone.topology.value.shards.truncate(1);
+        assert!(Bus::of(&alone, Some(&one)).is_whole());
     }
 
     #[test]
