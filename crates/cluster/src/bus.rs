@@ -31,8 +31,7 @@ impl Bus {
             lacks_one |= port == Some(0);
             bus.ports.extend(port.map(|port| (copy.id, port)));
         }
-        bus.is_whole =
-            !lacks_one && (is_one_alive || before.is_none_or(|before| before.is_whole));
+        bus.is_whole = !lacks_one && (is_one_alive || before.is_none_or(|before| before.is_whole));
         bus
     }
 

@@ -103,8 +103,9 @@ pub struct Shared {
     pub stats: Mutex<Vec<Arc<PoolStats>>>,
     /// What we say to servers.
     login: Mutex<Option<Login>>,
-    /// The rules of TLS towards servers, as last read from the files.
-    server_rules: Mutex<Option<Arc<ClientConfig>>>,
+    /// The rules of TLS towards servers, as last read from the files. Or why there are none and no
+    /// connection is made.
+    server_rules: Mutex<Result<Option<Arc<ClientConfig>>, Invalid>>,
     /// Returns the text of a script that has this digest.
     pub script: OnceLock<Texts>,
     /// Databases that a server has let a client select.
@@ -137,7 +138,7 @@ impl Shared {
             switches: AtomicU64::new(0),
             stats: Mutex::default(),
             login: Mutex::new(config.login.clone()),
-            server_rules: Mutex::default(),
+            server_rules: Mutex::new(Ok(None)),
             script: OnceLock::new(),
             selectable: Mutex::new(BTreeSet::from([config.db])),
             config,
@@ -183,14 +184,14 @@ impl Shared {
         *lock(&self.login) = login;
     }
 
-    /// The rules of TLS towards servers.
-    pub fn server_rules(&self) -> Option<Arc<ClientConfig>> {
-        lock(&self.server_rules).clone()
-    }
-
     /// Takes over rules that have been read.
     pub fn set_server_rules(&self, rules: Option<Arc<ClientConfig>>) {
-        *lock(&self.server_rules) = rules;
+        *lock(&self.server_rules) = Ok(rules);
+    }
+
+    /// Makes no connection to a server until there are rules.
+    pub fn refuse_links(&self, why: Invalid) {
+        *lock(&self.server_rules) = Err(why);
     }
 
     /// Returns whether a database is known to be there, so that no server has to be asked.
@@ -206,9 +207,10 @@ impl Shared {
     /// What a connection to this address needs to speak TLS, if it is to.
     ///
     /// # Errors
-    /// It has no name that could be asked for.
+    /// It has no name that could be asked for, or there are no rules.
     pub fn tls_client(&self, address: &Address) -> Result<Option<TlsClient>, Invalid> {
-        match (&self.config.server_tls, self.server_rules()) {
+        let rules = lock(&self.server_rules).clone()?;
+        match (&self.config.server_tls, rules) {
             (Some(tls), Some(rules)) => tls.client(&rules, address).map(Some),
             _ => Ok(None),
         }

@@ -5,7 +5,6 @@
 //! connection is made to such a place, it goes to the copy's bus port as long as the bus is used.
 
 use crate::tls::{self, Certificates};
-use cluster::id::Id;
 use config::Config;
 use engine::Engine;
 use engine::membership::Published;
@@ -91,11 +90,6 @@ fn published(engine: &Engine) -> Option<Arc<Published>> {
 /// Returns whether copies are reached by the bus.
 pub fn is_used(engine: &Engine) -> bool {
     published(engine).is_some()
-}
-
-/// Returns the bus port of a copy. `None`: it is not reached by the bus.
-pub fn port_of(engine: &Engine, copy: Id) -> Option<u16> {
-    published(engine)?.bus.port_of(copy)
 }
 
 /// Returns the bus port of the copy that clients reach at this place. `None`: the bus is not used,

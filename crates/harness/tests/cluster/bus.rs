@@ -276,6 +276,48 @@ fn a_copy_of_a_release_without_a_bus_keeps_the_database_plain() {
 }
 
 #[test]
+fn a_shard_whose_bus_port_is_not_known_is_not_left_out() {
+    let etcd = Etcd::start("bus-unknown");
+    let authority = Authority::new("unknown");
+    authority.sign_nameless("copy");
+    let mut copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
+    join(&copies);
+    all_say(&copies, "cluster_bus_tls:1\r\n");
+    work(&copies.iter().collect::<Vec<_>>(), "before");
+    // The one that leads the upper half goes. A replica that is started then has never heard of its
+    // bus port.
+    let gone = copies[1].id();
+    copies[1].server.kill().expect("it runs");
+    eventually("its lease has ended", || {
+        let nodes = text(ask(&mut copies[0].server.node_client(), "CLUSTER NODES"));
+        nodes.lines().any(|line| line.starts_with(&*gone) && line.contains("fail"))
+    });
+    copies[2].restart(&authority, Some("copy"));
+    let asked = &copies[2];
+    eventually("it uses the bus", || {
+        asked.says("cluster_bus_tls:1\r\n") && asked.says("master_link_status:up\r\n")
+    });
+    for copy in [&copies[0], asked] {
+        ok(&mut copy.server.node_client(), "CONFIG SET cluster-require-full-coverage no");
+    }
+    eventually("it reaches the shard that is there", || !asked.ask("GET {b}").is_error());
+    for request in ["DBSIZE", "KEYS *", "FLUSHALL", "GET foo"] {
+        let reply = asked.ask(request);
+        assert!(reply.is_error(), "{request}: {reply:?}");
+    }
+    let mut cursor = "0".to_owned();
+    let walked = (0..20).any(|_| {
+        let Reply::Array(reply) = asked.ask(&format!("SCAN {cursor} COUNT 1000")) else {
+            return false;
+        };
+        cursor = reply[0].shown();
+        cursor == "0"
+    });
+    assert!(!walked, "SCAN has passed a shard over");
+    assert_unseen(&copies.iter().collect::<Vec<_>>());
+}
+
+#[test]
 fn links_outlive_the_certificates_that_they_began_with() {
     let etcd = Etcd::start("bus-renewed");
     let authority = Authority::new("renewed");

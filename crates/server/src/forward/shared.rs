@@ -10,10 +10,11 @@ use engine::clients::forwarding::Reach;
 use engine::membership::Published;
 use forward::hub::{Commands, Common, server_at};
 use forward::pool::{self, MAX_SERVERS, SlotRule};
-use forward::settings::{Address, Limits, Login, Pool, PoolKind, ServerTls};
+use forward::settings::{Address, Invalid, Limits, Login, Pool, PoolKind, ServerTls};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use structs::crc16::SLOTS;
 use structs::sync::lock;
 
@@ -30,9 +31,22 @@ pub struct Shared {
     leads: Mutex<Arc<[u16]>>,
     /// Those of them that are alive, and not this one.
     others: Mutex<Arc<[u16]>>,
-    /// The options about TLS that links follow.
-    tls: Mutex<Option<OutgoingOptions>>,
+    tls: Mutex<LinkTls>,
 }
+
+/// The certificates that links use.
+#[derive(Default)]
+struct LinkTls {
+    /// The options that links follow. `None`: they have not been taken over yet.
+    options: Option<OutgoingOptions>,
+    /// What the pool has rules for, or refuses links for. `None`: links are plain.
+    of: Option<Certificates>,
+    /// The options that do not work, why, and when they are tried again.
+    failed: Option<(OutgoingOptions, String, Instant)>,
+}
+
+/// After how long options about TLS that do not work are tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// For a server that is a node of a cluster.
@@ -78,7 +92,8 @@ impl Shared {
         let view = &published.view;
         let shards = view.topology.value.shards.iter();
         let slotless = shards.filter(|shard| shard.slots.is_empty() && view.is_alive(shard.holder));
-        let slotless: Vec<u16> = slotless.filter_map(|shard| self.server(shard)).collect();
+        let slotless: Vec<u16> =
+            slotless.filter_map(|shard| self.server(&published, shard)).collect();
         let followers = view
             .topology
             .value
@@ -86,28 +101,29 @@ impl Shared {
             .iter()
             .flat_map(|shard| shard.copies.iter().filter(|copy| copy.id != shard.holder.id));
         let living = followers.filter(|copy| view.alive.contains_key(&copy.id));
-        let followers: Vec<u16> = living.filter_map(|copy| self.server_of(copy)).collect();
+        let followers = living.filter_map(|copy| self.server_of(&published, copy)).collect();
         let next = published.next().map(|next| {
             let owner = |slot| {
                 published
                     .future_owner(slot)
                     .and_then(|at| view.topology.value.shards.get(usize::from(at)))
             };
-            let servers = (0..SLOTS).map(|slot| owner(slot).and_then(|shard| self.server(shard)));
+            let servers =
+                (0..SLOTS).map(|slot| owner(slot).and_then(|shard| self.server(&published, shard)));
             (Arc::clone(&next.hashing), servers.collect())
         });
         let rule = SlotRule { hashing: Arc::clone(published.hashing()), next };
-        let walk = self.walk(&view.topology.value.shards);
+        let walk = self.walk(&published);
         self.pool.change(|topology| {
             (topology.slots, topology.slotless, topology.rule) = (slots, slotless, rule);
             (topology.followers, topology.walk) = (followers, walk);
         });
         let shards = published.view.topology.value.shards.iter();
-        *lock(&self.leads) = shards.filter_map(|shard| self.server(shard)).collect();
+        *lock(&self.leads) = shards.filter_map(|shard| self.server(&published, shard)).collect();
         let is_other =
             |shard: &&Shard| shard.holder.id != published.me && view.is_alive(shard.holder);
         let others = view.topology.value.shards.iter().filter(is_other);
-        *lock(&self.others) = others.filter_map(|shard| self.server(shard)).collect();
+        *lock(&self.others) = others.filter_map(|shard| self.server(&published, shard)).collect();
     }
 
     /// The numbers of the living servers that lead a shard, without this one.
@@ -123,7 +139,7 @@ impl Shared {
             shards => shards.contains(&shard.id),
         };
         let shards = published.view.topology.value.shards.iter().filter(is_meant);
-        shards.filter_map(|shard| self.server(shard)).collect()
+        shards.filter_map(|shard| self.server(&published, shard)).collect()
     }
 
     /// The numbers of the living servers among these nodes.
@@ -140,7 +156,7 @@ impl Shared {
                 };
                 let is_alive = copy.id == published.me || view.alive.contains_key(&copy.id);
                 if is_meant && is_alive {
-                    found.extend(self.server_of(copy));
+                    found.extend(self.server_of(&published, copy));
                 }
             }
         }
@@ -153,20 +169,24 @@ impl Shared {
     }
 
     /// The number of the server that leads a shard.
-    fn server(&self, shard: &Shard) -> Option<u16> {
-        self.server_of(shard.copy(shard.holder.id)?)
+    fn server(&self, published: &Published, shard: &Shard) -> Option<u16> {
+        self.server_of(published, shard.copy(shard.holder.id)?)
     }
 
-    /// The number of a copy's server.
-    fn server_of(&self, copy: &Replica) -> Option<u16> {
+    /// The number of a copy's server. While the bus is used each copy has one.
+    fn server_of(&self, published: &Published, copy: &Replica) -> Option<u16> {
         // Not what clients are told.
         let address = &copy.address;
-        let port = match self.certificates() {
-            Some(Certificates::Bus) => bus::port_of(self.engine, copy.id)?,
+        let of = lock(&self.tls).of;
+        let port = match of {
+            // A server that was started a moment ago does not know the port of a copy that is away.
+            // What is asked there fails: no shard is left out, and no link to the port of clients
+            // from before goes on in clear.
+            Some(Certificates::Bus) => published.bus.port_of(copy.id).unwrap_or(0),
             Some(Certificates::Server) => address.tls_port,
             None => address.port,
         };
-        if port == 0 {
+        if port == 0 && of != Some(Certificates::Bus) {
             return None;
         }
         server_at(&self.pool, &Address::Tcp(address.host.clone(), port))
@@ -189,38 +209,61 @@ impl Shared {
         }
     }
 
-    /// Takes over the rules of TLS for links, if the options about it have changed.
+    /// Takes over the rules of TLS for links, if the options about it have changed. Those that do
+    /// not work are tried again: until then links go on by the rules before, if these are for the
+    /// same port, and otherwise none is made.
     fn follow_tls(&self) {
         let config = &&self.engine.config;
+        // Held all the time: what another thread has seen earlier is not taken over later.
+        let mut tls = lock(&self.tls);
         let of = self.certificates();
         let options = tls::outgoing_options(config, of);
-        let mut known = lock(&self.tls);
-        if known.as_ref() == Some(&options) {
+        if tls.options.as_ref() == Some(&options) {
+            tls.failed = None;
             return;
         }
-        let rules = of.map(|of| tls::outgoing(config, of)).transpose();
-        match rules {
-            Ok(rules) => self.pool.set_server_rules(rules),
-            Err(why) => log!(Warning, "Cluster: links to other nodes: {why}"),
+        let before = tls.failed.take();
+        let before = before.filter(|(failed, ..)| *failed == options);
+        if before.as_ref().is_some_and(|(.., at)| Instant::now() < *at) {
+            tls.failed = before;
+            return;
         }
-        *known = Some(options);
-        drop(known);
+        match of.map(|of| tls::outgoing(config, of)).transpose() {
+            Ok(rules) => {
+                self.pool.set_server_rules(rules);
+                tls.options = Some(options);
+            }
+            Err(why) => {
+                if before.is_none_or(|(_, said, _)| said != why) {
+                    log!(Warning, "Cluster: links to other nodes: {why}");
+                }
+                if of != tls.of || tls.options.is_none() {
+                    self.pool.refuse_links(Invalid(why.clone()));
+                    tls.options = None;
+                }
+                tls.failed = Some((options, why, Instant::now() + RETRY));
+            }
+        }
+        tls.of = of;
+        drop(tls);
         // Another port of each node may count now.
         self.followed.store(0, SeqCst);
     }
 
     /// What SCAN's cursors call the shards with slots, and the servers that lead them.
-    fn walk(&self, shards: &[Shard]) -> Vec<(u16, u16)> {
-        let all = numbered(shards).into_iter();
+    fn walk(&self, published: &Published) -> Vec<(u16, u16)> {
+        let all = numbered(&published.view.topology.value.shards).into_iter();
         let with_slots = all.filter(|(_, shard)| !shard.slots.is_empty());
-        with_slots.filter_map(|(number, shard)| Some((number, self.server(shard)?))).collect()
+        with_slots
+            .filter_map(|(number, shard)| Some((number, self.server(published, shard)?)))
+            .collect()
     }
 
     /// The number of each slot's server.
     fn slots(&self, published: &Published) -> Vec<Option<u16>> {
         let mut slots = vec![None; usize::from(SLOTS)];
         for shard in &published.view.topology.value.shards {
-            let server = self.server(shard);
+            let server = self.server(published, shard);
             for &(first, last) in shard.slots.ranges() {
                 slots[usize::from(first)..=usize::from(last)].fill(server);
             }
