@@ -69,7 +69,7 @@ impl ForClients {
 impl Address {
     /// Whether it is one of the ports, with or without TLS.
     pub fn has_port(&self, port: u16) -> bool {
-        [self.port, self.tls_port].contains(&port)
+        port != 0 && [self.port, self.tls_port].contains(&port)
     }
 }
 

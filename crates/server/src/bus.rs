@@ -1,10 +1,12 @@
 //! The bus: a port for other copies of the database alone, by TLS, where both sides show a
 //! certificate. `docs/internals/node.md` has the design.
 //!
-//! Nothing else knows of it: a copy is named by its host and the port of its clients. When a
-//! connection is made to such a place, it goes to the copy's bus port as long as the bus is used.
+//! A copy is named by its id, its host and the port of its clients. When a connection is made to a
+//! copy, it goes to its present host and bus port as long as the bus is used. MIGRATE of a user names
+//! a host and a port alone, so it is looked for which copy is there.
 
 use crate::tls::{self, Certificates};
+use cluster::id::Id;
 use config::Config;
 use engine::Engine;
 use engine::membership::Published;
@@ -97,32 +99,96 @@ pub fn is_used(engine: &Engine) -> bool {
 ///
 /// # Errors
 /// The bus is used, and the copy has not said yet where it has it. Without TLS it is not reached.
-pub fn port_at(engine: &Engine, host: &str, port: u16) -> Result<Option<u16>, String> {
+fn port_at(engine: &Engine, host: &str, port: u16) -> Result<Option<u16>, String> {
     let Some(published) = published(engine) else { return Ok(None) };
     let mut copies = published.view.topology.value.copies();
     let found = copies.find(|copy| copy.address.host == host && copy.address.has_port(port));
     let Some(copy) = found else { return Ok(None) };
     match published.bus.port_of(copy.id) {
-        None => Err(format!("node {} has not announced its port for other nodes yet", copy.id)),
+        None => Err(unknown(copy.id)),
         port => Ok(port),
     }
 }
 
-/// Returns the port to connect to instead of the one of a server's clients, and the rules of TLS.
+/// How a server is reached.
+#[derive(PartialEq, Eq)]
+pub struct Way {
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// By which certificates. `None`: without TLS.
+    pub of: Option<Certificates>,
+}
+
+impl Way {
+    /// Returns the rules of TLS.
+    ///
+    /// # Errors
+    /// The first option that does not work, and why.
+    pub fn rules(&self, config: &Config) -> Result<Option<Arc<ClientConfig>>, String> {
+        self.of.map(|of| tls::outgoing(config, of)).transpose()
+    }
+
+    /// To a port of clients. `is_encrypted`: they speak TLS.
+    fn plain(host: &str, port: u16, is_encrypted: bool) -> Way {
+        let of = is_encrypted.then_some(Certificates::Server);
+        Way { host: host.to_owned(), port, of }
+    }
+}
+
+/// Returns how the server is reached that clients reach at this place, which may be no copy.
 /// `is_encrypted`: servers that are not reached by the bus speak TLS, too.
 ///
 /// # Errors
-/// Those of [`port_at`], or the first option about certificates that does not work, and why.
-pub fn way(
+/// Those of [`port_at`].
+pub fn way(engine: &Engine, host: &str, port: u16, is_encrypted: bool) -> Result<Way, String> {
+    Ok(match port_at(engine, host, port)? {
+        Some(port) => Way { host: host.to_owned(), port, of: Some(Certificates::Bus) },
+        None => Way::plain(host, port, is_encrypted),
+    })
+}
+
+/// Returns how a copy is reached: while the bus is used at its present place, and otherwise at the
+/// given one. `copy`: `None` for a server that may be no copy.
+///
+/// # Errors
+/// The bus is used, and the copy is not there, or has not said where it has it. Without TLS it is
+/// not reached.
+pub fn way_to(
     engine: &Engine,
+    copy: Option<Id>,
     (host, port): (&str, u16),
     is_encrypted: bool,
-) -> Result<(u16, Option<Arc<ClientConfig>>), String> {
-    let bus = port_at(engine, host, port)?;
-    let of = match bus {
-        Some(_) => Some(Certificates::Bus),
-        None => is_encrypted.then_some(Certificates::Server),
+) -> Result<Way, String> {
+    let Some(published) = published(engine) else {
+        return Ok(Way::plain(host, port, is_encrypted));
     };
-    let rules = of.map(|of| tls::outgoing(&engine.config, of)).transpose()?;
-    Ok((bus.unwrap_or(port), rules))
+    let Some(copy) = copy else { return way(engine, host, port, is_encrypted) };
+    let mut copies = published.view.topology.value.copies();
+    let Some(place) = copies.find(|there| there.id == copy) else {
+        return Err(format!("{host}:{port} is no node of this database any more"));
+    };
+    let port = published.bus.port_of(place.id);
+    let port = port.ok_or_else(|| unknown(place.id))?;
+    Ok(Way { host: place.address.host.clone(), port, of: Some(Certificates::Bus) })
+}
+
+/// Returns whether [`way_to`] leads by the bus, or nowhere.
+pub fn is_way_to(engine: &Engine, copy: Option<Id>, place: (&str, u16)) -> bool {
+    way_to(engine, copy, place, false).map_or(true, |way| way.of.is_some())
+}
+
+/// Returns where clients reach a copy now, if the bus is used; port 0 if it is not there any more.
+pub fn address_of(engine: &Engine, copy: Id) -> Option<(String, u16)> {
+    let published = published(engine)?;
+    let mut copies = published.view.topology.value.copies();
+    let address =
+        copies.find(|there| there.id == copy).map(|copy| copy.address.clone()).unwrap_or_default();
+    let ports = [address.port, address.tls_port];
+    Some((address.host, ports.into_iter().find(|&port| port > 0).unwrap_or(0)))
+}
+
+fn unknown(copy: Id) -> String {
+    format!("node {copy} has not announced its port for other nodes yet")
 }

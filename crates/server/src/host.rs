@@ -5,6 +5,7 @@ use crate::bus;
 use crate::log;
 use crate::peers::Peers;
 use crate::persistence::{load, save, shutdown};
+use cluster::id::Id;
 use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::commits::Verdict;
@@ -225,6 +226,15 @@ impl AppendLogFiles for ServerHost {
 impl OtherServers for ServerHost {
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>> {
         self.peers.connect(self.engine, host, port, timeout)
+    }
+
+    fn connect_to_copy(
+        &self,
+        copy: Id,
+        place: (&str, u16),
+        timeout: Duration,
+    ) -> io::Result<Box<dyn Peer>> {
+        self.peers.connect_to_copy(self.engine, copy, place, timeout)
     }
 
     fn kept_connections(&self) -> usize {

@@ -5,9 +5,9 @@
 //! at: the other side may have closed it, or sent what no request has asked for. A thread closes
 //! those that nothing has asked for; it ends with the last of them.
 
-use crate::bus;
+use crate::bus::{self, Way};
 use crate::socket::Socket;
-use crate::tls::{self, Certificates};
+use cluster::id::Id;
 use engine::Engine;
 use engine::peer::Peer;
 use process::thread;
@@ -52,22 +52,40 @@ impl Peers {
         port: &[u8],
         timeout: Duration,
     ) -> io::Result<Box<dyn Peer>> {
-        let timeout = timeout.min(LONGEST_TIMEOUT);
         let (host, port) = place(host, port)?;
-        let bus = bus::port_at(engine, &host, port).map_err(io::Error::other)?;
-        let config = &engine.config;
-        let of = match bus {
-            Some(_) => Some(Certificates::Bus),
-            None => config.tls_cluster().then_some(Certificates::Server),
-        };
-        let name = Name { host, port: bus.unwrap_or(port), of };
+        let way = bus::way(engine, &host, port, engine.config.tls_cluster());
+        self.connect_by(engine, way.map_err(io::Error::other)?, timeout)
+    }
+
+    /// The same to a copy of the database. `place`: where it is if the bus is not used.
+    ///
+    /// # Errors
+    /// Those of [`Self::connect`], or it is to be reached by the bus, and that is not known.
+    pub fn connect_to_copy(
+        &self,
+        engine: &Engine,
+        copy: Id,
+        place: (&str, u16),
+        timeout: Duration,
+    ) -> io::Result<Box<dyn Peer>> {
+        let way = bus::way_to(engine, Some(copy), place, engine.config.tls_cluster());
+        self.connect_by(engine, way.map_err(io::Error::other)?, timeout)
+    }
+
+    fn connect_by(
+        &self,
+        engine: &Engine,
+        name: Way,
+        timeout: Duration,
+    ) -> io::Result<Box<dyn Peer>> {
+        let timeout = timeout.min(LONGEST_TIMEOUT);
         while let Some(mut connection) = self.take(&name) {
             if connection.is_quiet() {
                 connection.timeout = timeout;
                 return Ok(Box::new(connection));
             }
         }
-        let rules = of.map(|of| tls::outgoing(config, of)).transpose().map_err(io::Error::other)?;
+        let rules = name.rules(&engine.config).map_err(io::Error::other)?;
         let socket = Socket::open(&name.host, name.port, None, timeout, rules, || true)?;
         let home = Arc::clone(&self.kept);
         Ok(Box::new(Connection { socket, name, timeout, input: Vec::new(), selected: None, home }))
@@ -78,7 +96,7 @@ impl Peers {
         lock(&self.kept).connections.len()
     }
 
-    fn take(&self, name: &Name) -> Option<Connection> {
+    fn take(&self, name: &Way) -> Option<Connection> {
         let connections = &mut lock(&self.kept).connections;
         let at = connections.iter().rposition(|(_, connection)| connection.name == *name)?;
         Some(connections.remove(at).1)
@@ -98,14 +116,6 @@ fn sweep(home: &Mutex<Kept>) {
     }
 }
 
-/// Where a connection goes, and by which certificates if it is encrypted.
-#[derive(PartialEq, Eq)]
-struct Name {
-    host: String,
-    port: u16,
-    of: Option<Certificates>,
-}
-
 /// Reads a host and a port.
 fn place(host: &[u8], port: &[u8]) -> io::Result<(String, u16)> {
     let invalid = |_| io::Error::from(ErrorKind::InvalidInput);
@@ -117,7 +127,7 @@ fn place(host: &[u8], port: &[u8]) -> io::Result<(String, u16)> {
 
 struct Connection {
     socket: Socket,
-    name: Name,
+    name: Way,
     timeout: Duration,
     /// What has come behind the last line.
     input: Vec<u8>,

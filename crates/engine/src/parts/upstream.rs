@@ -6,6 +6,7 @@
 //! of a primary does so inside the world and asks for the term first, so that a promotion stands at
 //! a whole prefix of the stream, and nothing of the stream is applied after it.
 
+use cluster::id::Id;
 use keyspace::{DbIndex, Millis};
 use replication::replica::Stage;
 use std::net::{Shutdown, TcpStream};
@@ -34,6 +35,8 @@ pub struct Upstream {
 pub struct Link {
     /// Host and port of the primary.
     pub primary: Option<(String, u16)>,
+    /// Which copy of the database it is, in a cluster.
+    pub copy: Option<Id>,
     /// How far the link is.
     pub stage: Stage,
     /// When something last came over it.
@@ -154,7 +157,7 @@ impl Upstream {
     }
 
     /// Another term begins, with this primary or with none.
-    pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, now: Millis) {
+    pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, copy: Option<Id>, now: Millis) {
         // Held until the term has changed: from then on the thread of the link may note a new
         // socket.
         let mut socket = lock(&self.socket);
@@ -167,6 +170,7 @@ impl Upstream {
         // What it has, and in which database it goes on, does not change with the primary.
         *link = Link {
             primary,
+            copy,
             down_since: is_replica.then_some(now),
             received_bytes: link.received_bytes,
             stream_db: link.stream_db,

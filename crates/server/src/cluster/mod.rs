@@ -332,14 +332,14 @@ impl Host {
                         epoch.0
                     ),
                 }
-                let (host, port) = self.address_of(holder).unwrap_or(owned(NOWHERE));
+                let address = self.address_of(holder);
+                let copy = address.is_some().then_some(holder.id);
                 self.data.thaw();
-                self.follow(host, port);
+                self.follow(copy, address.unwrap_or(owned(NOWHERE)));
             }
             Action::Freeze(epoch) => {
                 log!(Notice, "Cluster: the primary of epoch {} has lost its lease", epoch.0);
-                let (host, port) = owned(NOWHERE);
-                self.follow(host, port);
+                self.follow(None, owned(NOWHERE));
                 self.data.freeze(epoch);
             }
             Action::Ask(epoch) => self.promises.ask(epoch),
@@ -387,14 +387,16 @@ impl Host {
         Some((address.host.clone(), port))
     }
 
-    fn follow(&self, host: String, port: u16) {
+    fn follow(&self, copy: Option<Id>, (host, port): (String, u16)) {
         let primary = Some((host, port));
-        if self.engine.upstream.link().primary == primary {
+        let link = self.engine.upstream.link();
+        if link.primary == primary && link.copy == copy {
             return;
         }
+        drop(link);
         let Some((host, port)) = primary else { return };
         let stopped = self.engine.keyspace.world().stop();
-        self.engine.follow(&host, port);
+        self.engine.follow_copy(copy, &host, port);
         drop(stopped);
     }
 

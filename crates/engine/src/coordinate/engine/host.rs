@@ -9,6 +9,7 @@ use crate::membership;
 use crate::peer::Peer;
 use crate::persistence;
 use crate::snapshot::Snapshot;
+use cluster::id::Id;
 use keyspace::Millis;
 use std::io;
 use std::time::Duration;
@@ -106,6 +107,17 @@ pub trait OtherServers: Send + Sync {
     /// # Errors
     /// The server cannot be reached.
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>>;
+    /// The same to a copy of this server's database. `place`: where it is, with the port of
+    /// clients.
+    ///
+    /// # Errors
+    /// The copy cannot be reached, or may not be reached in this way.
+    fn connect_to_copy(
+        &self,
+        copy: Id,
+        place: (&str, u16),
+        timeout: Duration,
+    ) -> io::Result<Box<dyn Peer>>;
     /// Returns the number of kept connections to other servers.
     fn kept_connections(&self) -> usize;
     /// Requests a change from the cluster's coordinator. The client waits, but no thread that

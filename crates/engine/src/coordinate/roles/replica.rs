@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::mailbox::Message;
 use crate::session::Fate;
 use crate::thread::ThreadContext;
+use cluster::id::Id;
 use keyspace::DbIndex;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering::*;
@@ -19,6 +20,11 @@ impl Engine {
     /// Makes this server a replica of this primary. The world is stopped, or no client is served
     /// yet.
     pub fn follow(&self, host: &str, port: u16) {
+        self.follow_copy(None, host, port);
+    }
+
+    /// The same with a primary that is a copy of this server's database.
+    pub fn follow_copy(&self, copy: Option<Id>, host: &str, port: u16) {
         let was_replica = self.upstream.is_replica();
         if !was_replica {
             // Like this server's own followers, it continues in the database that the journal has
@@ -27,7 +33,7 @@ impl Engine {
             self.upstream.link().stream_db = db;
             self.journal.set_copy(true);
         }
-        self.upstream.begin_term(Some((host.to_owned(), port)), self.clock.wall());
+        self.upstream.begin_term(Some((host.to_owned(), port)), copy, self.clock.wall());
         if !was_replica {
             self.give_up_all_writes();
             // During a handover, wait for its end: it may fail, and then this server remains a
@@ -58,7 +64,7 @@ impl Engine {
         // one it was.
         journal.forget_db();
         self.upstream.link().is_incomplete = false;
-        self.upstream.begin_term(None, self.clock.wall());
+        self.upstream.begin_term(None, None, self.clock.wall());
         // From now on, all keys are this server's own.
         self.own_keys.clear();
         self.tell_host_of_role();

@@ -181,8 +181,8 @@ fn a_load_and_a_primary_are_seen() {
     let begin = |bench: &mut Bench| bench.engine.loading.begin(1, Millis(1));
     check(Special::Loading, begin, ("get", "LOADING"), |bench| bench.engine.loading.end());
     let primary = Some(("127.0.0.1".to_owned(), 1));
-    let begin = |bench: &mut Bench| bench.engine.upstream.begin_term(primary, Millis(1));
-    let end = |bench: &mut Bench| bench.engine.upstream.begin_term(None, Millis(2));
+    let begin = |bench: &mut Bench| bench.engine.upstream.begin_term(primary, None, Millis(1));
+    let end = |bench: &mut Bench| bench.engine.upstream.begin_term(None, None, Millis(2));
     check(Special::Replica, begin, ("set", "READONLY"), end);
 }
 

@@ -42,7 +42,7 @@ impl Link {
         let config = &&engine.config;
         let port = if config.tls_cluster() { address.tls_port } else { address.port };
         let host = engine.host().ok_or("the server ends")?;
-        let peer = host.connect(address.host.as_bytes(), port.to_string().as_bytes(), TIMEOUT);
+        let peer = host.connect_to_copy(target.id, (&address.host, port), TIMEOUT);
         let mut link = Link { peer: peer.map_err(failed)?, copies };
         let (user, password) = (config.primaryuser(), config.primaryauth());
         let (user, password): (&[u8], &[u8]) = (&user, &password);

@@ -14,6 +14,7 @@ use crate::bus;
 use crate::log;
 use crate::persistence::aof::Aof;
 use crate::socket::{ROUND, Socket};
+use crate::tls::Certificates;
 use config::Config;
 use engine::Engine;
 use engine::append_log::LogState;
@@ -91,9 +92,8 @@ struct Uplink<'t> {
     client: Option<Arc<Client>>,
     /// Whether the next attempt to connect is logged.
     announces: bool,
-    /// The bus port that the link was made to, if it was, and the publication that was looked at
-    /// last.
-    way: (u64, Option<u16>),
+    /// The publication that was looked at last, and whether the link is by the bus.
+    way: (u64, bool),
 }
 
 impl<'t> Uplink<'t> {
@@ -115,7 +115,7 @@ impl<'t> Uplink<'t> {
             wait: ROUND,
             client: None,
             announces: true,
-            way: (0, None),
+            way: (0, false),
         }
     }
 
@@ -259,13 +259,16 @@ impl<'t> Uplink<'t> {
         if self.socket.is_none() || self.way.0 == version {
             return;
         }
-        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
         self.way.0 = version;
-        let Ok(wanted) = bus::port_at(self.engine, &host, port) else { return };
-        if wanted.is_some() != self.way.1.is_some() {
-            self.lose(match wanted {
-                Some(_) => "The link to MASTER is made anew: all nodes have a bus port now",
-                None => "The link to MASTER is made anew: a node has no bus port",
+        let link = self.engine.upstream.link();
+        let (copy, primary) = (link.copy, link.primary.clone());
+        drop(link);
+        let Some((host, port)) = primary else { return };
+        let is_wanted = bus::is_way_to(self.engine, copy, (&host, port));
+        if is_wanted != self.way.1 {
+            self.lose(match is_wanted {
+                true => "The link to MASTER is made anew: all nodes have a bus port now",
+                false => "The link to MASTER is made anew: a node has no bus port",
             });
         }
     }
@@ -284,10 +287,10 @@ impl<'t> Uplink<'t> {
         }
         let goes_on = || self.engine.upstream.term() == self.term;
         // In this order: what is published meanwhile is looked at again.
-        let version = self.engine.membership.version();
-        self.way = (version, bus::port_at(self.engine, &host, port).ok().flatten());
-        match open(self.engine, &host, port, goes_on) {
-            Ok(socket) => {
+        self.way.0 = self.engine.membership.version();
+        match open(self.engine, (&host, port), goes_on) {
+            Ok((socket, is_bus)) => {
+                self.way.1 = is_bus;
                 // Without a second descriptor, the link ends a moment later.
                 let other = socket.with(TcpStream::try_clone).ok();
                 self.engine.upstream.note_socket(self.term, other);
@@ -306,8 +309,8 @@ impl<'t> Uplink<'t> {
     fn connect_rdb_channel(&mut self) {
         let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
         let goes_on = || self.engine.upstream.term() == self.term;
-        match open(self.engine, &host, port, goes_on) {
-            Ok(socket) => {
+        match open(self.engine, (&host, port), goes_on) {
+            Ok((socket, _)) => {
                 self.rdb_channel = Some(socket);
                 let actions = self.machine.rdb_channel_connected(&self.around(), now());
                 self.act(actions);
@@ -598,15 +601,22 @@ impl Uplink<'_> {
     }
 }
 
-/// Connects to a primary, with TLS if configured.
-fn open(engine: &Engine, host: &str, port: u16, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
+/// Connects to the primary, with TLS if configured. Returns whether by the bus.
+fn open(
+    engine: &Engine,
+    place: (&str, u16),
+    goes_on: impl Fn() -> bool,
+) -> io::Result<(Socket, bool)> {
     let config = &engine.config;
+    let copy = engine.upstream.link().copy;
     // Load the TLS files first, so that their errors are reported before the primary sees a
     // connection.
-    let way = bus::way(engine, (host, port), config.tls_replication());
-    let (port, rules) = way.map_err(io::Error::other)?;
+    let way = bus::way_to(engine, copy, place, config.tls_replication());
+    let way = way.map_err(io::Error::other)?;
+    let rules = way.rules(config).map_err(io::Error::other)?;
     let timeout = Duration::from_secs(config.repl_timeout().into());
-    Socket::open(host, port, source_of(config)?, timeout, rules, goes_on)
+    let socket = Socket::open(&way.host, way.port, source_of(config)?, timeout, rules, goes_on)?;
+    Ok((socket, way.of == Some(Certificates::Bus)))
 }
 
 /// Returns the address of `bind-source-addr`, which is a name or an address.
