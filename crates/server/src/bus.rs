@@ -2,8 +2,8 @@
 //! certificate. `docs/internals/node.md` has the design.
 //!
 //! A copy is named by its id, its host and the port of its clients. When a connection is made to a
-//! copy, it goes to its present host and bus port as long as the bus is used. MIGRATE of a user names
-//! a host and a port alone, so it is looked for which copy is there.
+//! copy, it goes to its present host and bus port as long as the bus is used. A user's MIGRATE
+//! names a host and a port alone: those of a copy, or of a server that is none.
 
 use crate::tls::{self, Certificates};
 use cluster::id::Id;

@@ -75,15 +75,13 @@ impl TlsOptions {
     /// # Errors
     /// What to do.
     pub fn check(&self) -> Result<(), Wrong> {
-        let has_bus = self.bus_port_offset > 0;
+        let is_one = self.bus_port_offset > 0 && self.bus_port_offset == self.tls_port_offset;
         match self.tls_cert_file {
-            Some(_) if has_bus && self.bus_port_offset == self.tls_port_offset => {
-                Err(Wrong(format!(
-                    "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other \
+            Some(_) if is_one => Err(Wrong(format!(
+                "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other \
                  copies need a port each, so give another number",
-                    self.tls_port_offset
-                )))
-            }
+                self.tls_port_offset
+            ))),
             _ => Ok(()),
         }
     }
