@@ -52,7 +52,7 @@ fn tls() {
             std::fs::copy(&ca, directory.join("ca/one.pem")).unwrap();
         }
         let output = if line.starts_with("-u") {
-            bench(&format!("-q -n 200 -t set {line}"))
+            bench(&format!("-q -n 200 -c 5 -t set {line}"))
         } else {
             run(&line)
         };
