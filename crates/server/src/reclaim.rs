@@ -40,15 +40,16 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
             engine.keyspace.wait_for_outgrown(if has_tier { LOOK_EVERY } else { left });
             std::thread::sleep(if has_tier { LOOK_EVERY } else { GATHERING });
             engine.keyspace.collect_outgrown();
-            let is_short = has_tier && note_resident(engine);
+            let is_short = has_tier && note_resident(engine, resident());
             let every = if is_short { PURGE_EVERY_IF_SHORT } else { pace.every };
             if last_purge.elapsed() >= every {
                 let before = resident();
                 memory::purge();
-                pace.purged(before, resident());
+                let after = resident();
+                pace.purged(before, after);
                 last_purge = Instant::now();
                 if is_short {
-                    note_resident(engine);
+                    note_resident(engine, after);
                 }
             }
         }
@@ -89,11 +90,10 @@ fn resident() -> u64 {
     facts::rss_bytes(Path::new("/"))
 }
 
-/// Tells the tier what the process takes of RAM; whether that is too much.
-fn note_resident(engine: &Engine) -> bool {
+/// Tells the tier what the process takes of RAM, in bytes; whether that is too much.
+fn note_resident(engine: &Engine, resident: u64) -> bool {
     let used = engine.keyspace.used_bytes() as u64;
-    let (resident, limit) = (resident(), engine.config.maxmemory());
-    engine.tier.note_resident(resident, used, limit, engine.loading.is_on())
+    engine.tier.note_resident(resident, used, engine.config.maxmemory(), engine.loading.is_on())
 }
 
 #[cfg(test)]

@@ -20,10 +20,7 @@ use keyspace::DbIndex;
 /// Returns whether entries of this session's batch may be staged at all.
 #[inline]
 pub(crate) fn is_possible(cx: &Cx<'_>) -> bool {
-    // Replies that are held need the position of each write at once.
-    cx.engine.journal.is_recording()
-        && !cx.engine.safe.holds_replies()
-        && !cx.session.is_of_server()
+    cx.engine.journal.is_recording() && !cx.session.is_of_server()
 }
 
 /// Stages the request as the whole entry of what it did to its one stripe, if it may be staged.
@@ -34,8 +31,8 @@ pub(crate) fn stage(cx: &mut Cx<'_>, db: DbIndex, sent: &[u8]) -> bool {
 
 fn stage_now(cx: &mut Cx<'_>, db: DbIndex, sent: &[u8]) -> bool {
     let &Locked::One(stripe) = cx.db.locks.held() else { return false };
-    // Watchers, caches and listeners are told at once, and what they are told of is appended. A
-    // request of the batch may have begun to hold replies.
+    // Watchers, caches and listeners are told at once, and what they are told of is appended.
+    // Replies that are held need the position of each write at once.
     if !cx.db.effects.changes.is_empty() || cx.engine.safe.holds_replies() {
         return false;
     }

@@ -19,9 +19,20 @@ pub struct Listens {
     sees_one_server: bool,
     /// Whether there were names at the last tick.
     is_used: bool,
-    /// Whether confirmations are missing.
-    is_waiting: bool,
+    state: State,
     forget_at: Millis,
+}
+
+/// What is known of the other nodes' confirmations.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum State {
+    /// Clients know of all of them.
+    #[default]
+    Settled,
+    /// Some are missing.
+    Waiting,
+    /// None is missing, and clients may wait to be told.
+    Complete,
 }
 
 /// As the hub writes a name: its kind, and itself.
@@ -37,28 +48,29 @@ impl Forwarder {
         if !new.is_empty() {
             let new = new.into_iter().map(of_hub).collect();
             self.with(reach, |hub, wires| hub.listen_to(wires, new));
-            self.listens.is_waiting = true;
             self.listen_on(reach);
         }
     }
 
-    /// Makes connections that are missing, and lets clients go on when nothing is.
+    /// Makes connections that are missing.
     fn listen_on<R: Reach>(&mut self, reach: &mut R) {
         let others = self.shared.others();
         let is_complete = self.with(reach, |hub, wires| hub.listen_at(wires, &others));
+        self.listens.state = if is_complete { State::Complete } else { State::Waiting };
+    }
+
+    /// The end of a turn: confirmations may have come, and clients go on when none is missing. What
+    /// was [heard](hear) before them has been given out: a client that goes on would get it.
+    pub fn look_for_confirmations<R: Reach>(&mut self, reach: &mut R) {
+        if self.listens.state == State::Waiting {
+            self.listen_on(reach);
+        }
         let engine = self.shared.engine;
-        if is_complete {
-            self.listens.is_waiting = false;
+        if self.listens.state == State::Complete {
+            self.listens.state = State::Settled;
             if engine.pubsub.elsewhere.confirm() {
                 recheck_all(&engine.mailboxes);
             }
-        }
-    }
-
-    /// The end of a turn: confirmations may have come.
-    pub(super) fn look_for_confirmations<R: Reach>(&mut self, reach: &mut R) {
-        if self.listens.is_waiting {
-            self.listen_on(reach);
         }
     }
 

@@ -370,7 +370,6 @@ impl Forwarder {
     pub fn end_of_turn<R: Reach>(&mut self, reach: &mut R) {
         self.shared.follow();
         self.with(reach, |hub, wires| hub.end_of_turn(wires));
-        self.look_for_confirmations(reach);
     }
 
     /// Takes what is wanted of clients, if anything is.

@@ -143,6 +143,9 @@ impl ReactorHandler {
                 forwarder.recycle(inbox);
             }
         }
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.look_for_confirmations(cx);
+        }
     }
 
     /// Gives a client a reply, or a message, of another node.

@@ -410,8 +410,13 @@ impl Work {
             }
         });
         self.size.store(self.file.size(), Relaxed);
-        self.engine.append_log.written.store(self.reader.position().0, Release);
+        self.publish_position();
         true
+    }
+
+    /// Tells the other threads up to where the journal has been read.
+    fn publish_position(&self) {
+        self.engine.append_log.written.store(self.reader.position().0, Release);
     }
 
     /// Writes an entry beside the stream at the file's end. Returns `false` if that failed.
@@ -455,7 +460,7 @@ impl Work {
                 self.post_recheck();
             }
         }
-        self.engine.append_log.written.store(self.reader.position().0, Release);
+        self.publish_position();
         self.wrote();
     }
 
@@ -572,7 +577,7 @@ impl Work {
             if self.reader.advance(advanced) {
                 self.post_recheck();
             }
-            self.engine.append_log.written.store(self.reader.position().0, Release);
+            self.publish_position();
             if let Err(error) = outcome {
                 self.fail(writer, &error, chunk.len(), policy);
                 break;
