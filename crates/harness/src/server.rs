@@ -314,7 +314,7 @@ impl Server {
     }
 
     /// The same, of a server that has ended: with its last words, which may still be in the pipe.
-    fn log_of_ended(&self) -> String {
+    pub fn log_of_ended(&self) -> String {
         // The threads that collect it hold it until they find the end. A process that the server
         // has started may keep the pipe open.
         let deadline = Instant::now() + Duration::from_secs(10);

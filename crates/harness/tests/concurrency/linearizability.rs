@@ -72,12 +72,12 @@ fn demote_until(server: &Server, stop: &AtomicBool) {
     }
 }
 
-fn end(server: Server) {
-    let log = server.log();
+fn end(mut server: Server) {
+    let status = server.terminate().expect("it ends");
+    let log = server.log_of_ended();
+    assert!(status.success(), "the server ended with {status}:\n{log}");
     // What a sanitizer has to say; it would end the server with a status of its own, too.
     assert!(!log.contains("WARNING: ThreadSanitizer"), "{log}");
-    let status = server.stop().unwrap();
-    assert!(status.success(), "the server ended with {status}");
 }
 
 /// One client of a test: a connection, a stream of random numbers, a source of unique values.
