@@ -151,6 +151,8 @@ pub struct Published {
     is_ok: [bool; 2],
     /// This server leads, and nothing about its slots needs a closer look.
     is_plain: bool,
+    /// Every shard with slots has a primary, and nothing about slots needs a closer look.
+    passes_on: bool,
     /// Replies to CLUSTER SLOTS, by protocol and asker.
     slot_replies: [OnceLock<Box<[u8]>>; 16],
 }
@@ -251,9 +253,13 @@ impl Published {
         let open = open_slots(&view, me);
         let own = view.topology.value.shards.iter().position(|shard| shard.copy(me).is_some());
         let is_still = hashing.is_standard() && next.is_none() && open.is_empty();
-        let is_plain = leads && !changes_roles && is_still && is_ok.iter().all(|&is_ok| is_ok);
+        let is_settled = is_still && is_ok.iter().all(|&is_ok| is_ok);
+        let mut used = view.topology.value.shards.iter().filter(|shard| !shard.slots.is_empty());
+        let passes_on = is_settled && used.all(|shard| shard.copy(shard.holder.id).is_some());
+        let is_plain = leads && !changes_roles && is_settled;
         Published {
             is_plain,
+            passes_on,
             hashing,
             next,
             bus: Bus::of(&view, before.map(|before| &before.bus)),
@@ -274,6 +280,16 @@ impl Published {
     #[inline]
     fn serves_plainly(&self, slot: u16) -> bool {
         self.is_plain && self.owners.get(usize::from(slot)) == Some(&self.own)
+    }
+
+    /// Returns the name of the other shard whose primary answers every request for `slot`. `None`: a
+    /// closer look is needed.
+    #[inline]
+    fn plainly_elsewhere(&self, slot: u16) -> Option<Id> {
+        let owner = *self.owners.get(usize::from(slot))?;
+        let is_other = self.passes_on && owner != self.own;
+        let shard = self.view.topology.value.shards.get(usize::from(owner)).filter(|_| is_other)?;
+        Some(shard.id)
     }
 
     /// Where a request for `slot` belongs.
@@ -784,6 +800,13 @@ impl Membership {
         self.with_current(seen, |current| {
             current.as_ref().is_some_and(|published| published.serves_plainly(slot))
         })
+    }
+
+    /// Returns the name of the other shard whose primary answers every request for `slot`. `None`: a
+    /// closer look is needed. `seen` is the calling thread's.
+    #[inline]
+    pub(crate) fn plainly_elsewhere(&self, seen: &Seen, slot: u16) -> Option<Id> {
+        self.with_current(seen, |current| current.as_ref()?.plainly_elsewhere(slot))
     }
 
     #[inline]

@@ -48,6 +48,7 @@ use keyspace::world::Stopped;
 pub(crate) use locking::is_held_back;
 pub(crate) use logging::log_command;
 use pushes::deliver_own_pushes;
+use slots::PlainPlace;
 use std::sync::Arc;
 use structs::reactor;
 
@@ -87,7 +88,7 @@ pub(crate) fn process(
                 after_reply(cx, row, started);
                 return Ok(());
             }
-            Passed::Refused => return Ok(()),
+            Passed::Done => return Ok(()),
         }
     }
     let mut is_shown_later = false;
@@ -137,8 +138,8 @@ enum Passed {
     AllGates,
     /// It was answered, or queued.
     Not,
-    /// Its user may not send it. It was answered.
-    Refused,
+    /// Its user may not send it, and it was answered, or another node answers it.
+    Done,
 }
 
 /// Looks at the special states of the session and the server before a request runs.
@@ -151,10 +152,12 @@ fn look_at_state(
     args: Args<'_>,
 ) -> Result<Passed, NotNow> {
     let engine = cx.engine;
-    let is_special = cx.session.is_special()
-        || engine.is_special()
-        || engine.membership.is_on() && !slots::is_plain(cx, row, args);
-    if is_special {
+    let place = match cx.session.is_special() || engine.is_special() {
+        true => PlainPlace::Unclear,
+        false if engine.membership.is_on() => slots::plain_place(cx, row, args),
+        false => PlainPlace::Here,
+    };
+    if matches!(place, PlainPlace::Unclear) {
         return Ok(if passes_gates(cx, row, args)? { Passed::AllGates } else { Passed::Not });
     }
     if engine.acl.is_restricting()
@@ -162,7 +165,11 @@ fn look_at_state(
         && let Err(refusal) = gates::pass(cx, row, args, gates::RESTRICTED)
     {
         refuse_request(cx, row, refusal)?;
-        return Ok(Passed::Refused);
+        return Ok(Passed::Done);
+    }
+    if let PlainPlace::Elsewhere { slot, shard } = place {
+        one_address::forward_plainly(cx, row, args, (slot, shard));
+        return Ok(Passed::Done);
     }
     Ok(Passed::Plainly)
 }

@@ -3,6 +3,7 @@
 //! The gate of a node adds them here. The client's thread takes them when the input has been looked
 //! at, gives them to its hub, and says when they have been answered.
 
+use crate::args::Args;
 use cluster::id::Id;
 use resp::bulk::{push_bulk, push_header};
 use spec::Merge;
@@ -124,6 +125,7 @@ pub struct Forwarding {
 
 impl Forwarding {
     /// Adds one of several requests that make one; `add` writes them.
+    #[inline]
     pub(crate) fn add(&mut self, forward: Forward, add: impl FnOnce(&mut Vec<u8>)) {
         add(&mut self.bytes);
         self.awaited += 1;
@@ -159,4 +161,13 @@ impl Forwarding {
 pub(crate) fn push_words(out: &mut Vec<u8>, words: &[&[u8]]) {
     push_header(out, b'*', words.len());
     words.iter().for_each(|word| push_bulk(out, word));
+}
+
+/// Appends a request, as it was sent if it can be.
+#[inline]
+pub(crate) fn push_request(out: &mut Vec<u8>, args: Args<'_>) {
+    match args.sent() {
+        [] => push_words(out, args.words()),
+        sent => out.extend_from_slice(sent),
+    }
 }

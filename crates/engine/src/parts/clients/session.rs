@@ -460,7 +460,7 @@ impl Session {
     /// Another node has answered a request. Returns whether it was the last.
     pub fn answered_elsewhere(&mut self) -> bool {
         let is_last = self.forwarding.as_mut().is_some_and(|forwarding| forwarding.answered());
-        if is_last {
+        if is_last && self.client.live.waits_elsewhere.load(Relaxed) {
             self.client.live.waits_elsewhere.store(false, Release);
             *self.client.waits_for() = None;
         }

@@ -8,7 +8,9 @@ use super::refuse_request;
 use super::slots::note_primary;
 use crate::args::Args;
 use crate::clients::WaitElsewhere;
-use crate::clients::forwarding::{Forward, Forwarding, Own, Reach, Travel, push_words};
+use crate::clients::forwarding::{
+    Forward, Forwarding, Own, Reach, Travel, push_request, push_words,
+};
 use crate::command::{Channels, Flags, Group, ScriptName};
 use crate::cx::Cx;
 use crate::engine::Engine;
@@ -21,6 +23,7 @@ use crate::scripting::note_script;
 use crate::session::ReplyMode;
 use crate::table::Resolved;
 use crate::transaction::Multi;
+use cluster::id::Id;
 use journal::safe::Gate;
 use route::code;
 use spec::{About, Merge, Texts, Way};
@@ -227,6 +230,45 @@ pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     }
 }
 
+/// Returns the name of the other shard whose primary answers a request for one key in `slot`, if it
+/// gets the request as it is, and [`gate`] would say nothing else.
+#[inline]
+pub(super) fn plainly_elsewhere(cx: &Cx<'_>, row: &Resolved, slot: u16) -> Option<Id> {
+    let unusual = Flags::RUNS_QUEUE.with(Flags::WATCHES).with(Flags::AUDITED).with(Flags::ASKING);
+    let forwarding = cx.session.forwarding.as_ref();
+    let is_usual = row.goes_to_one_key()
+        && row.command.script.is_none()
+        && !row.command.flags.any(unusual)
+        && forwarding.is_none_or(|it| !it.holds_all && it.awaited < MAX_AWAITED)
+        && View::at_node(cx) == View::OneServer;
+    if !is_usual {
+        return None;
+    }
+    cx.engine.membership.plainly_elsewhere(&cx.thread.membership, slot)
+}
+
+/// Forwards a request of which [`plainly_elsewhere`] has said where it goes.
+#[inline]
+pub(super) fn forward_plainly(
+    cx: &mut Cx<'_>,
+    row: &Resolved,
+    args: Args<'_>,
+    (slot, shard): (u16, Id),
+) {
+    if may_write(row) {
+        cx.session.written_shards.get_or_insert_default().note(shard);
+    }
+    cx.session.checks_slot = false;
+    let (place, travel) = (cx.reply.place(), Travel::Slot(slot));
+    let one = Forward { place, end: 0, skipped: 0, is_muted: false, travel };
+    let forwarding = cx.session.forwarding.get_or_insert_default();
+    forwarding.add(one, |out| push_request(out, args));
+}
+
+fn may_write(row: &Resolved) -> bool {
+    row.command.flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE))
+}
+
 /// Returns whether the events of all nodes come that the channels or patterns of a request are
 /// about, as far as the other nodes answer. A client that listens knows by the reply that it misses
 /// nothing from then on, and that no event from before follows.
@@ -345,7 +387,7 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
     if row.command.keys.is_empty() {
         return Ok(None);
     }
-    let may_write = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let may_write = may_write(row);
     let at = row.single_key;
     let words = args.words();
     let published = cx.membership();
@@ -728,7 +770,7 @@ pub(super) fn forward(
                 }
             }
         }
-        push_words(out, args.words());
+        push_request(out, args);
     });
     Ok(())
 }

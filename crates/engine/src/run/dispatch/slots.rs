@@ -183,29 +183,48 @@ pub(super) fn note_primary(session: &mut Session, leads: bool) -> Result<(), Ref
     Ok(())
 }
 
-/// Whether a request for one key is answered here as by a server without a cluster: its slot is
-/// this server's, and nothing about it is under way. If so, the session is prepared for that, and
-/// no gate has anything to say because of the cluster.
+/// Where a request for one key is answered, if no gate has anything to say because of the cluster.
+pub(super) enum PlainPlace {
+    /// Here, as by a server without a cluster: its slot is this server's, and nothing about it is
+    /// under way. The session is prepared for that.
+    Here,
+    /// By the primary of another shard, which gets it as it is.
+    Elsewhere {
+        /// The slot of the key.
+        slot: u16,
+        /// The shard.
+        shard: Id,
+    },
+    /// The gates have to say.
+    Unclear,
+}
+
+/// Returns where a request for one key is answered, if that is plain.
 #[inline]
-pub(super) fn is_plain(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+pub(super) fn plain_place(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> PlainPlace {
     let (membership, session) = (&cx.engine.membership, &mut *cx.session);
     let is_usual = row.single_key > 0
         && !session.is_past_lease
         && !session.asking
         && session.import().is_none()
         && session.returned.as_ref().is_none_or(|returned| returned.is_empty())
-        && !membership.moves.any()
-        && session.forwarding.as_ref().is_none_or(|forwarding| forwarding.awaited == 0);
+        && !membership.moves.any();
     if !is_usual {
-        return false;
+        return PlainPlace::Unclear;
     }
     let slot = Slot::in_hash(args.key(row.single_key).hash).number();
-    let is_plain = membership.serves_plainly(&cx.thread.membership, slot);
-    if is_plain {
-        session.checks_slot = false;
-        session.answered_by_primary = true;
+    if !membership.serves_plainly(&cx.thread.membership, slot) {
+        return match one_address::plainly_elsewhere(cx, row, slot) {
+            Some(shard) => PlainPlace::Elsewhere { slot, shard },
+            None => PlainPlace::Unclear,
+        };
     }
-    is_plain
+    if session.forwarding.as_ref().is_some_and(|forwarding| forwarding.awaited > 0) {
+        return PlainPlace::Unclear;
+    }
+    session.checks_slot = false;
+    session.answered_by_primary = true;
+    PlainPlace::Here
 }
 
 /// Requests for slots that are about to move wait until they have, or stay. Those of a link come
