@@ -396,7 +396,7 @@ impl Client {
             wire.send(self.id, reply);
             self.queue.pop_front();
             self.base += 1;
-            if !self.queue.is_empty() {
+            if let Some(ReplyPlace::Done(_)) = self.queue.front() {
                 self.flush(wire);
             }
             return;

@@ -111,6 +111,7 @@ impl<P: Policy> Hub<P> {
             scanner: Scanner::new(ReplyLimits::PEER),
             connect_by: Some(now + timeout),
             former_since: None,
+            requests: VecDeque::new(),
             marks: VecDeque::new(),
             queued: 0,
             timed: 0,
@@ -212,9 +213,16 @@ impl<P: Policy> Hub<P> {
         debug_assert_eq!(up.id, id);
         let local = &mut self.pools[up.pool];
         tag.bytes = cost(request);
-        if let Purpose::Redirectable(kept) = &tag.purpose {
-            // It is kept until it is answered.
-            tag.bytes = tag.bytes.saturating_add(kept.request.len() as u32);
+        // It is kept until it is answered.
+        match &tag.purpose {
+            Purpose::Keyed(len) => {
+                up.keep(request);
+                tag.bytes = tag.bytes.saturating_add(*len);
+            }
+            Purpose::Redirectable(kept) => {
+                tag.bytes = tag.bytes.saturating_add(kept.request.len() as u32);
+            }
+            _ => {}
         }
         up.queued += tag.bytes as usize;
         local.queued += tag.bytes as usize;

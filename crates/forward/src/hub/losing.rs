@@ -31,6 +31,8 @@ impl<P: Policy> Hub<P> {
             self.drop_client(wire, to);
         }
         let (sent, unsent, _) = up.link.take_all();
+        let [sent, unsent] = [sent, unsent]
+            .map(|tags| tags.into_iter().map(|tag| up.reclaim(tag)).collect::<Vec<_>>());
         let had_requests = !sent.is_empty() || !unsent.is_empty();
         let queued = up.queued;
         self.dequeued(&mut up, queued);

@@ -83,12 +83,20 @@ impl<P: Policy> Hub<P> {
         self.data(wire, id, requests)
     }
 
-    /// A request whose keys are all at the server of a slot. Returns whether it was taken; if not
-    /// it is to be presented as [data](Hub::data) when the client resumes.
-    pub fn keyed<W: Wire>(&mut self, wire: &mut W, id: Id, slot: u16, request: &[u8]) -> bool {
-        let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
-        let is_stalled = client.is_stalled();
-        if !is_stalled {
+    /// Requests whose keys are each at the server of one slot. Returns how many were taken; the
+    /// others are to be presented as [data](Hub::data) when the client resumes.
+    pub fn keyed<'r, W: Wire>(
+        &mut self,
+        wire: &mut W,
+        id: Id,
+        requests: impl Iterator<Item = (u16, &'r [u8])>,
+    ) -> usize {
+        let Some(Conn::Client(mut client)) = self.take_conn(id) else { return requests.count() };
+        let mut taken = 0;
+        for (slot, request) in requests {
+            if client.is_stalled() {
+                break;
+            }
             match self.pools[client.pool].server_of_slot(slot) {
                 Some(server) => {
                     self.forward(wire, &mut client, server, request, ReplyPlace::Waiting);
@@ -96,8 +104,9 @@ impl<P: Policy> Hub<P> {
                 }
                 None => client.answer(wire, &Failure::NoServer.reply()),
             }
+            taken += 1;
         }
         self.put(id, Conn::Client(client));
-        !is_stalled
+        taken
     }
 }

@@ -36,7 +36,7 @@ impl<P: Policy> Hub<P> {
         let to = match &tag.purpose {
             Purpose::Discard => None,
             Purpose::Client | Purpose::Streamed => Some(id),
-            Purpose::Redirectable(_) if begin[0] != b'-' => Some(id),
+            Purpose::Redirectable(_) | Purpose::Keyed(_) if begin[0] != b'-' => Some(id),
             _ => return false,
         };
         let to = match (to, to.and_then(|id| self.client(id))) {
@@ -115,6 +115,7 @@ impl<P: Policy> Hub<P> {
 
     /// A long reply has ended.
     pub(super) fn passed<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream, tag: Tag) {
+        let tag = up.settle(tag, b"");
         let Some(passing) = up.passing.take() else { return };
         match passing.to.and_then(|id| self.client(id)) {
             Some(client) => {

@@ -84,6 +84,7 @@ impl<P: Policy> Hub<P> {
                     if len > LARGE {
                         self.pools[up.pool].server_stats(up.server).large_responses.add(1);
                     }
+                    let tag = up.settle(tag, reply);
                     self.replied(wire, up, tag, reply);
                 }
                 Some(Received::Push(push)) => self.push_came(wire, up, push)?,

@@ -78,7 +78,7 @@ impl<P: Policy> Hub<P> {
     #[inline]
     pub(super) fn reply<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
         match tag.purpose {
-            Purpose::Client | Purpose::Select(_) => {}
+            Purpose::Client | Purpose::Select(_) | Purpose::Keyed(_) => {}
             Purpose::Redirectable(_) if reply[0] != b'-' => {}
             Purpose::Discard | Purpose::Identify => return,
             Purpose::Relay(number) => return self.relayed(number, reply),

@@ -138,7 +138,10 @@ impl<P: Policy> Hub<P> {
                 self.check_queue(client, id);
             }
             Err(why) => {
-                let purpose = self.purpose(client, server, request, aim);
+                let purpose = match self.purpose(client, server, request, aim) {
+                    Purpose::Keyed(_) => Purpose::redirectable(request.to_vec()),
+                    purpose => purpose,
+                };
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 if let Err(tag) = self.unreachable(wire.now(), client, tag) {
                     client.take(wire, tag.seq, tag.part, &why.reply());
@@ -256,6 +259,10 @@ impl<P: Policy> Hub<P> {
             return Purpose::Client;
         }
         let is_watch = client.watch.is_some() && self.is_watch(request);
+        let is_usual = !is_read && !is_watch && aim == Aim::Key;
+        if let Some(len) = u32::try_from(request.len()).ok().filter(|_| is_usual) {
+            return Purpose::Keyed(len);
+        }
         let request = request.to_vec();
         let (tries, returns, is_asking, server) = (0, 0, false, None);
         let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };

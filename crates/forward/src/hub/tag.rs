@@ -35,6 +35,10 @@ pub enum Purpose {
     /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was
     /// tried.
     Redirectable(Box<Kept>),
+    /// The same of a request that has been sent once, to the server of its key. So many bytes of
+    /// what its connection keeps ([`Upstream::requests`](super::upstream::Upstream)) are the
+    /// request's.
+    Keyed(u32),
     /// To a cluster: it was too long to be kept, so it cannot be sent elsewhere.
     Streamed,
     /// To a cluster, between MULTI and EXEC.
@@ -66,6 +70,18 @@ pub struct Kept {
     pub aim: Aim,
     /// How often its server gave it back.
     pub returns: u32,
+}
+
+impl Purpose {
+    /// Returns the purpose of a request to a cluster that has been sent once, to the server of its
+    /// key.
+    #[cold]
+    pub(super) fn redirectable(request: Vec<u8>) -> Purpose {
+        let (tries, returns, is_asking, server) = (0, 0, false, None);
+        let (is_watch, is_read, aim) = (false, false, Aim::Key);
+        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
+        Purpose::Redirectable(Box::new(kept))
+    }
 }
 
 /// The servers that may answer a request.

@@ -54,6 +54,10 @@ pub struct Upstream {
     pub connect_by: Option<Instant>,
     /// Since when its server leads no shard of the cluster any more.
     pub(super) former_since: Option<Instant>,
+    /// The bytes of the requests without a reply whose purpose is
+    /// [`Keyed`](Purpose::Keyed), one behind the other. One buffer of a connection costs less than
+    /// a block for each request.
+    pub(super) requests: VecDeque<u8>,
     /// Requests up to a number were sent before a time.
     pub(super) marks: VecDeque<(u64, Instant)>,
     /// What its requests without a reply take.
@@ -126,6 +130,41 @@ impl Upstream {
             Some(mark) if mark.1 == now => mark.0 = sent,
             _ => self.marks.push_back((sent, now)),
         }
+    }
+}
+
+/// A connection whose requests have been answered gives the memory above this size back that it had
+/// for them.
+const MAX_IDLE_REQUESTS: usize = 64 << 10;
+
+impl Upstream {
+    /// Returns the tag of the oldest request, whose reply has come. A request that may have to be
+    /// sent elsewhere is taken from those that are kept; the others are kept no longer.
+    #[inline]
+    pub(super) fn settle(&mut self, tag: Tag, reply: &[u8]) -> Tag {
+        let Purpose::Keyed(len) = tag.purpose else { return tag };
+        if reply.first() == Some(&b'-') {
+            return self.reclaim(tag);
+        }
+        self.requests.drain(..len as usize);
+        if self.requests.is_empty() && self.requests.capacity() > MAX_IDLE_REQUESTS {
+            self.requests = VecDeque::new();
+        }
+        Tag { purpose: Purpose::Client, ..tag }
+    }
+
+    /// Returns the tag of the oldest request with the request, which may have to be sent again.
+    #[cold]
+    pub(super) fn reclaim(&mut self, tag: Tag) -> Tag {
+        let Purpose::Keyed(len) = tag.purpose else { return tag };
+        let request = self.requests.drain(..len as usize).collect();
+        Tag { purpose: Purpose::redirectable(request), ..tag }
+    }
+
+    /// Keeps a request until it is settled.
+    #[inline]
+    pub(super) fn keep(&mut self, request: &[u8]) {
+        self.requests.extend(request);
     }
 }
 

@@ -74,6 +74,16 @@ impl Gaps {
             None => None,
         };
         let out = own.as_mut().unwrap_or(out);
+        let written = out.plain().len();
+        if requests.iter().all(|request| request.place >= written) {
+            // Nothing was written behind any of them.
+            self.queue.extend(own.filter(|own| !own.is_empty()).map(Gap::Written));
+            self.queue.extend(requests.iter().map(|request| Gap::Awaited {
+                skipped: request.skipped,
+                is_muted: request.is_muted,
+            }));
+            return;
+        }
         let mut behind = VecDeque::new();
         for request in requests.iter().rev() {
             if request.place < out.plain().len() {

@@ -15,7 +15,7 @@ use policy::Node;
 pub use shared::Shared;
 
 use engine::Session;
-use engine::clients::forwarding::{Own, Reach as Nodes, Travel};
+use engine::clients::forwarding::{Forward, Own, Reach as Nodes, Travel};
 use engine::routing::Merge;
 use forward::hub::listening::LISTENER;
 use forward::hub::{Answers, Hub};
@@ -156,6 +156,20 @@ fn own_reply(own: Own) -> Option<Vec<u8>> {
     }
 }
 
+/// Returns the requests at the beginning of a client's that go each to the server of one slot: the
+/// slots and the requests, whose bytes begin at `start`.
+fn keyed_of<'r>(
+    requests: &'r [Forward],
+    bytes: &'r [u8],
+    mut start: usize,
+) -> impl Iterator<Item = (u16, &'r [u8])> {
+    requests.iter().map_while(move |request| {
+        let Travel::Slot(slot) = request.travel else { return None };
+        let begin = std::mem::replace(&mut start, request.end);
+        Some((slot, &bytes[begin..request.end]))
+    })
+}
+
 /// What the hub has not taken of a client's requests.
 struct Left {
     bytes: Vec<u8>,
@@ -226,7 +240,18 @@ impl Forwarder {
         let setting = forward::pool::Session { protocol, db: session.db.0, user, hops: 0 };
         self.with(reach, |hub, wires| hub.present(wires, id, peer, setting));
         let mut start = 0;
-        for request in forwarding.requests.drain(..) {
+        let mut requests = &forwarding.requests[..];
+        while let [request, behind @ ..] = requests {
+            if !self.left.contains_key(&id) {
+                let run = keyed_of(requests, &forwarding.bytes, start);
+                let taken = self.with(reach, |hub, wires| hub.keyed(wires, id, run));
+                if let Some(last) = requests[..taken].last() {
+                    start = last.end;
+                    requests = &requests[taken..];
+                    continue;
+                }
+            }
+            requests = behind;
             let bytes = &forwarding.bytes[start..request.end];
             start = request.end;
             let asks = self.asks(request.travel, session);
@@ -237,7 +262,7 @@ impl Forwarder {
                 continue;
             }
             let taken = self.with(reach, |hub, wires| match request.travel {
-                Travel::Slot(slot) if hub.keyed(wires, id, slot, bytes) => bytes.len(),
+                // The client is stalled.
                 Travel::Slot(_) => 0,
                 Travel::Queue(slot) => hub.transaction(wires, id, slot, bytes).bytes,
                 _ => hub.data(wires, id, bytes).bytes,
@@ -247,6 +272,7 @@ impl Forwarder {
                 self.left.insert(id, VecDeque::from([left]));
             }
         }
+        forwarding.requests.clear();
         forwarding.bytes.clear();
         if self.left.contains_key(&id) {
             forwarding.holds_all = true;
@@ -375,6 +401,20 @@ impl Forwarder {
     /// Takes what is wanted of clients, if anything is.
     pub fn take_events(&mut self) -> Option<Inbox> {
         (!self.inbox.events.is_empty()).then(|| std::mem::take(&mut self.inbox))
+    }
+
+    /// Returns whether two events that follow each other are replies to the same client.
+    pub fn belong_together(one: &(Id, Event), next: &(Id, Event)) -> bool {
+        let are_replies = matches!((&one.1, &next.1), (Event::Reply(_), Event::Reply(_)));
+        are_replies && one.0 == next.0
+    }
+
+    /// Returns the places of replies in the inbox.
+    pub fn replies(events: &[(Id, Event)]) -> impl Iterator<Item = Range<usize>> {
+        events.iter().filter_map(|(_, event)| match event {
+            Event::Reply(place) => Some(place.clone()),
+            _ => None,
+        })
     }
 
     /// Gives the buffers of the inbox back.

@@ -122,11 +122,15 @@ impl ReactorHandler {
         }
         while let Some(inbox) = self.forwarder.as_mut().and_then(Forwarder::take_events) {
             let Inbox { bytes, events } = &inbox;
-            for (id, event) in events {
+            for events in events.chunk_by(Forwarder::belong_together) {
+                let Some((id, event)) = events.first() else { continue };
                 let connection = Forwarder::connection_of(cx.thread(), *id);
                 match event {
                     Event::Heard(place) => listening::hear(self.engine, &bytes[place.clone()]),
-                    Event::Reply(place) => self.answer(cx, connection, &bytes[place.clone()]),
+                    Event::Reply(_) => {
+                        let replies = Forwarder::replies(events);
+                        self.answer(cx, connection, replies.map(|place| &bytes[place]));
+                    }
                     Event::Finish => {
                         if let Some(mut io) = cx.io(connection) {
                             io.close_after_flush();
@@ -148,20 +152,26 @@ impl ReactorHandler {
         }
     }
 
-    /// Gives a client a reply, or a message, of another node.
-    fn answer(&mut self, cx: &mut Cx<'_, Conn>, id: ConnId, reply: &[u8]) {
+    /// Gives a client replies, or messages, of other nodes.
+    fn answer<'r>(
+        &mut self,
+        cx: &mut Cx<'_, Conn>,
+        id: ConnId,
+        replies: impl Iterator<Item = &'r [u8]>,
+    ) {
         let Some((conn, mut io)) = client_of(cx, id) else { return };
         let before = io.pending_output();
-        if reply.first() == Some(&b'>') {
-            // Between two replies. A client that has gone back to RESP2 hears none.
-            if conn.session.protocol == Protocol::Resp2 {
-                return;
+        for reply in replies {
+            if reply.first() == Some(&b'>') {
+                // Between two replies. A client that has gone back to RESP2 hears none.
+                if conn.session.protocol != Protocol::Resp2 {
+                    io.out().extend_from_slice(reply);
+                }
+                continue;
             }
-            io.out().extend_from_slice(reply);
-        } else {
             let Some(gaps) = &mut conn.gaps else { return };
             if !gaps.fill(&conn.session.reply_from_elsewhere(reply), io.out()) {
-                return;
+                continue;
             }
             self.engine.rate_limits.charge(&mut conn.session, 0, reply.len());
             conn.session.told = conn.session.told.max(gaps.told);
