@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 const SLOTS: usize = Slot::COUNT / STRIPES;
 
 /// An index in [`Array`].
+#[inline]
 fn index_of(slot: Slot) -> usize {
     usize::from(slot.number()) / STRIPES
 }

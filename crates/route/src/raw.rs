@@ -63,6 +63,35 @@ pub const AGAIN: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$4\r\nCAPA\r\n$5\r\nagain\r\n";
 /// arrived whole. `None`: ask a [`Scanner`].
 #[inline]
 pub fn plain_reply(input: &[u8]) -> Option<usize> {
+    if let [b'$', first @ b'0'..=b'9', rest @ ..] = input {
+        return plain_bulk(*first, rest).map(|len| len + 2);
+    }
+    plain_line(input)
+}
+
+/// The length of the rest of a string's reply behind the first digit of its length.
+#[inline]
+fn plain_bulk(first: u8, rest: &[u8]) -> Option<usize> {
+    let mut len = usize::from(first - b'0');
+    let mut at = 0;
+    while let Some(digit @ b'0'..=b'9') = rest.get(at) {
+        len = len * 10 + usize::from(digit - b'0');
+        at += 1;
+        if at == MAX_DIGITS {
+            return None;
+        }
+    }
+    let end = at + 2 + len + 2;
+    let is_whole =
+        rest.len() >= end && rest[at..at + 2] == *b"\r\n" && rest[end - 2..end] == *b"\r\n";
+    is_whole.then_some(end)
+}
+
+/// A string whose length has more digits is no plain reply.
+const MAX_DIGITS: usize = 9;
+
+/// The same as [`plain_reply`] of a reply that is one line.
+fn plain_line(input: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
     let line_end = 1 + input.get(1..)?.iter().take(64).position(is_end)?;
     if input.get(line_end..line_end + 2)? != b"\r\n" {
@@ -72,25 +101,7 @@ pub fn plain_reply(input: &[u8]) -> Option<usize> {
         b'+' | b'-' => Some(line_end + 2),
         b':' => numbers::parse_i64(&input[1..line_end]).map(|_| line_end + 2),
         b'_' if line_end == 1 => Some(line_end + 2),
-        b'$' => {
-            let mut len = 0usize;
-            let digits = &input[1..line_end];
-            if digits == b"-1" {
-                return Some(line_end + 2);
-            }
-            if digits.is_empty() || digits.len() > 9 {
-                return None;
-            }
-            for digit in digits {
-                let digit = digit.wrapping_sub(b'0');
-                if digit > 9 {
-                    return None;
-                }
-                len = len * 10 + usize::from(digit);
-            }
-            let end = line_end + 2 + len + 2;
-            (input.get(end - 2..end)? == b"\r\n").then_some(end)
-        }
+        b'$' if input[1..line_end] == *b"-1" => Some(line_end + 2),
         _ => None,
     }
 }
