@@ -282,8 +282,8 @@ impl Published {
         self.is_plain && self.owners.get(usize::from(slot)) == Some(&self.own)
     }
 
-    /// Returns the name of the other shard whose primary answers every request for `slot`. `None`: a
-    /// closer look is needed.
+    /// Returns the name of the other shard whose primary answers every request for `slot`.
+    /// `None`: a closer look is needed.
     #[inline]
     fn plainly_elsewhere(&self, slot: u16) -> Option<Id> {
         let owner = *self.owners.get(usize::from(slot))?;
@@ -802,8 +802,8 @@ impl Membership {
         })
     }
 
-    /// Returns the name of the other shard whose primary answers every request for `slot`. `None`: a
-    /// closer look is needed. `seen` is the calling thread's.
+    /// Returns the name of the other shard whose primary answers every request for `slot`.
+    /// `None`: a closer look is needed. `seen` is the calling thread's.
     #[inline]
     pub(crate) fn plainly_elsewhere(&self, seen: &Seen, slot: u16) -> Option<Id> {
         self.with_current(seen, |current| current.as_ref()?.plainly_elsewhere(slot))
