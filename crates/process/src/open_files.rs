@@ -1,9 +1,11 @@
 //! Room for `maxclients` connections among the files the process may open.
-#![allow(unsafe_code)] // getrlimit(2) and setrlimit(2)
+#![allow(unsafe_code)] // getrlimit(2), setrlimit(2) and fcntl(2)
 
 use crate::log;
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Descriptors kept free for everything that is not a client: logs, data files, listeners, rings.
 pub const RESERVED: u64 = 32;
@@ -33,6 +35,27 @@ impl std::error::Error for TooFewFiles {}
 /// raised that far. CONFIG SET `maxclients` calls it as well and refuses a lower number.
 pub fn adjust(maxclients: u32, reserved: u64) -> Result<u32, TooFewFiles> {
     adjust_limit(&mut ProcessLimit, maxclients, reserved)
+}
+
+/// Has the kernel make its table of the process's descriptors large enough for so many. It doubles
+/// the table when it is full, and where a process has several threads all of them may be looking at
+/// it: a thread that accepts a connection then waits for some ten milliseconds. To be called before
+/// there are threads.
+///
+/// # Errors
+/// The limit of open files is lower, or the kernel has no memory for the table.
+pub fn make_table(files: u64) -> io::Result<()> {
+    let Some(last) = files.checked_sub(1) else { return Ok(()) };
+    let last = libc::c_int::try_from(last).map_err(io::Error::other)?;
+    let file = File::open("/dev/null")?;
+    // SAFETY: takes no pointers; `file` is open.
+    let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, last) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor for us.
+    drop(unsafe { OwnedFd::from_raw_fd(copy) });
+    Ok(())
 }
 
 /// A limit of open files, of this process or of a test.
@@ -202,6 +225,22 @@ mod tests {
     fn an_unknown_limit_is_taken_for_1024() {
         assert_eq!(adjusted(0, 0, 0, 10_000).0, Ok(992));
         assert_eq!(adjusted(0, 0, 0, 10).0, Ok(10));
+    }
+
+    #[test]
+    fn the_table_has_room_for_what_is_asked_for() {
+        let room = || {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("FDSize:")).unwrap();
+            line.trim().parse::<u64>().unwrap()
+        };
+        let wanted = 2 * room();
+        assert_eq!(adjust(u32::try_from(wanted).unwrap(), 0), Ok(wanted as u32));
+        make_table(wanted).unwrap();
+        assert!(room() >= wanted, "{} of {wanted}", room());
+        let (soft, _) = ProcessLimit.get().unwrap();
+        assert!(make_table(soft + 1).is_err());
+        make_table(0).unwrap();
     }
 
     #[test]
