@@ -308,15 +308,26 @@ impl<C> Cx<'_, C> {
     }
 
     /// Visits every connection, in no particular order.
-    pub fn for_each(&mut self, mut visit: impl FnMut(&mut C, &mut ConnIo<'_>)) {
-        for slot in 0..self.users.len() as u32 {
-            if self.core.links[slot as usize].is(flag::DEAD) {
+    pub fn for_each(&mut self, visit: impl FnMut(&mut C, &mut ConnIo<'_>)) {
+        self.for_some(0..usize::MAX, visit);
+    }
+
+    /// Visits the connections in some places. Returns whether there are places behind these.
+    pub fn for_some(
+        &mut self,
+        places: Range<usize>,
+        mut visit: impl FnMut(&mut C, &mut ConnIo<'_>),
+    ) -> bool {
+        let all = self.users.len();
+        for slot in places.start..places.end.min(all) {
+            if self.core.links[slot].is(flag::DEAD) {
                 continue;
             }
-            if let Some(user) = self.users[slot as usize].as_mut() {
-                visit(user, &mut ConnIo { core: &mut *self.core, slot });
+            if let Some(user) = self.users[slot].as_mut() {
+                visit(user, &mut ConnIo { core: &mut *self.core, slot: slot as u32 });
             }
         }
+        places.end < all
     }
 
     /// How many connections the thread has, those in a TLS handshake included.

@@ -46,6 +46,11 @@ const LINE_END: usize = 2;
 /// Longest time between two rounds of housekeeping.
 const ROUND: Duration = Duration::from_millis(100);
 
+/// Connections that a round looks at in one turn, and the least pause between two such turns:
+/// others are served in between.
+const VISITS: usize = 512;
+const VISIT_PAUSE: Duration = Duration::from_millis(1);
+
 /// How often the thread's empty pages are made available to others.
 const COLLECT_EVERY: Duration = Duration::from_millis(500);
 
@@ -138,6 +143,8 @@ pub struct ReactorHandler {
     /// Bridges to replicas that are about to open.
     bridges: Vec<(ConnId, Bridge)>,
     round: Due,
+    /// Where a round of housekeeping goes on that is under way.
+    next_visit: Option<usize>,
     collection: Due,
     figures: Due,
     /// Connections by `admin-socket`.
@@ -160,6 +167,7 @@ impl ReactorHandler {
             replicas: Feeding::default(),
             bridges: Vec::new(),
             round: Due::default(),
+            next_visit: None,
             collection: Due::default(),
             figures: Due::default(),
             operators: 0,
@@ -360,16 +368,22 @@ impl ReactorHandler {
         }
     }
 
-    /// Housekeeping over all connections of the thread.
-    fn go_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
+    /// Begins housekeeping over all connections of the thread.
+    fn begin_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
         let engine = self.engine;
         engine.look_at_log();
         if engine.debug.pauses_cron() {
             return;
         }
         self.worker.tidy_scripts();
+        self.go_round(cx, now, 0);
+    }
+
+    /// Goes on with housekeeping at this connection: looks at some, and ends behind the last one.
+    fn go_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis, first: usize) {
+        let engine = self.engine;
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
-        cx.for_each(|conn, io| {
+        let has_more = cx.for_some(first..first + VISITS, |conn, io| {
             let Conn::Client(conn) = conn else { return };
             let (input, output) = (io.pending_input(), io.pending_output());
             conn.show_peak(now);
@@ -400,6 +414,14 @@ impl ReactorHandler {
                 io.close();
             }
         });
+        self.next_visit = has_more.then_some(first + VISITS);
+        if !has_more {
+            self.end_round(cx, now);
+        }
+    }
+
+    /// Does the housekeeping that follows when all connections have been looked at.
+    fn end_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
         if self.worker.context().is_for_operators {
             self.note_figures(cx.now());
         } else {
@@ -859,12 +881,19 @@ impl Handler for ReactorHandler {
         let now = now();
         self.end_waits(cx, now);
         self.resume_limited(cx);
-        if self.round.falls(cx.now(), ROUND) {
-            self.go_round(cx, now);
+        let next_visit = self.next_visit;
+        if next_visit.is_none() && self.round.falls(cx.now(), ROUND) {
+            self.begin_round(cx, now);
         } else if self.is_evicting {
             self.is_evicting = self.worker.keep_limit();
         }
-        let round = self.round.left(cx.now()).max(Duration::from_millis(1));
+        if let Some(next) = next_visit {
+            self.go_round(cx, now, next);
+        }
+        let round = match self.next_visit {
+            Some(_) => VISIT_PAUSE,
+            None => self.round.left(cx.now()).max(VISIT_PAUSE),
+        };
         let most = if self.is_evicting { EVICTION_PAUSE } else { round };
         let most = self.expiry.step(&mut self.worker).map_or(most, |pause| pause.min(most));
         self.tick_of_forwarder(cx, most)
