@@ -50,6 +50,8 @@ const BUSY_CLIENTS: usize = 8;
 /// Connections that read or write long values, so many at a time.
 const OF_VALUES: [usize; 2] = [1, 4];
 const VALUE: usize = 10 << 20;
+/// What they send or read at a time.
+const PIECE: usize = 64 << 10;
 /// What the columns are: the storm's p99 over the quiet one, the seconds until all were back and
 /// until it was calm again, how often a client tried again, and processor time until all were back.
 const HEAD: &str = "round   quiet p50    p99  p99.9    storm p50    p99  p99.9    max    \
@@ -252,23 +254,40 @@ fn log_in(mut connection: Connection) -> io::Result<Connection> {
 
 // ---- the clients with long values ------------------------------------------------------------
 
+/// Bytes of the reply `+OK`.
+const DONE: usize = 5;
+
+/// Sends a request and reads a reply of so many bytes, a piece at a time: where the kernel is not
+/// preempted, no other client has the processor before a call has copied all of its bytes.
+fn exchange(stream: &mut TcpStream, request: &[u8], reply: usize) -> io::Result<()> {
+    request.chunks(PIECE).try_for_each(|piece| stream.write_all(piece))?;
+    let (mut left, mut room) = (reply, vec![0; PIECE]);
+    while left > 0 {
+        let most = left.min(PIECE);
+        match stream.read(&mut room[..most])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => left -= read,
+        }
+    }
+    Ok(())
+}
+
 /// Reads and writes long values until it is killed. Says so when each connection has moved one.
 fn move_values(port: u16, connections: usize) -> Result<(), String> {
     let moved = Arc::new(Barrier::new(connections + 1));
     for number in 0..connections {
         let moved = Arc::clone(&moved);
         thread::spawn(move || -> io::Result<()> {
-            let mut client = Client::connect((Ipv4Addr::LOCALHOST, port).into())?;
-            ok(&mut client, &["AUTH", PASSWORD]);
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+            exchange(&mut stream, &encode(&["AUTH", PASSWORD]), DONE)?;
             let (key, value) = (format!("value:{number}"), "x".repeat(VALUE));
-            let set = ["SET", &key, &value];
-            client.command(&set)?;
+            let (set, get) = (encode(&["SET", &key, &value]), encode(&["GET", &key]));
+            exchange(&mut stream, &set, DONE)?;
             moved.wait();
             loop {
-                if number.is_multiple_of(2) {
-                    client.command(&["GET", &key])?;
-                } else {
-                    client.command(&set)?;
+                match number.is_multiple_of(2) {
+                    true => exchange(&mut stream, &get, format!("${VALUE}").len() + 4 + VALUE)?,
+                    false => exchange(&mut stream, &set, DONE)?,
                 }
             }
         });
