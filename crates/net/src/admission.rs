@@ -1,17 +1,23 @@
-//! How new connections are let in: so many a turn, so that the open ones go first.
+//! How connections come and go: so many a turn, so that the open ones go first.
 //!
 //! To accept a connection costs some ten microseconds, and to answer the first message of a TLS
 //! handshake a few hundred. When thousands come at once, all of it in one turn would keep the
 //! connections that are open waiting for a second. So a turn accepts a few, and answers one TLS
 //! handshake or so. Connections that were not accepted are in the kernel's queue (`tcp-backlog`).
 //! [`hello`](super::hello) has those whose handshakes were not begun.
+//!
+//! To close the socket of a peer that has gone costs as much as to accept one. When a process with
+//! thousands of connections ends, a turn closes a few of them ([`Leaving`]) and accepts half as
+//! many, so that there are enough descriptors.
 
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// How many strangers a turn of a reactor lets in.
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
-    /// Connections accepted from one listener.
+    /// Connections accepted from one listener, or closed.
     pub accepts: usize,
     /// TLS handshakes begun.
     pub handshakes: usize,
@@ -59,5 +65,56 @@ impl SharedAdmission {
 
     pub fn max_waiting(&self) -> usize {
         self.max_waiting.load(Relaxed)
+    }
+}
+
+/// Descriptors of connections that ended, which wait to be closed.
+#[derive(Debug, Default)]
+pub(super) struct Leaving(VecDeque<OwnedFd>);
+
+impl Leaving {
+    pub fn add(&mut self, fd: Option<OwnedFd>) {
+        self.0.extend(fd);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Closes at most so many, those that have waited longest.
+    pub fn close(&mut self, most: usize) {
+        self.0.drain(..most.min(self.0.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{ErrorKind, Read};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_turn_closes_a_few_in_the_order_in_which_they_ended() {
+        let mut leaving = Leaving::default();
+        let mut peers: Vec<UnixStream> = (0..5)
+            .map(|_| {
+                let (own, peer) = UnixStream::pair().expect("a pair of sockets");
+                peer.set_nonblocking(true).expect("a socket that does not block");
+                leaving.add(Some(own.into()));
+                peer
+            })
+            .collect();
+        let mut open = || {
+            let is_open = |peer: &mut UnixStream| {
+                peer.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+            };
+            peers.iter_mut().map(is_open).collect::<Vec<_>>()
+        };
+        leaving.close(2);
+        assert_eq!(open(), [false, false, true, true, true]);
+        assert!(!leaving.is_empty());
+        leaving.close(10);
+        assert_eq!(open(), [false; 5]);
+        assert!(leaving.is_empty());
     }
 }

@@ -7,6 +7,7 @@
 //! later in the same turn.
 
 use super::Close;
+use super::admission::Leaving;
 use super::backlog::Backlog;
 use super::conn::{ConnId, Link, Pool, Token, flag};
 use super::fair::Budget;
@@ -28,10 +29,10 @@ pub(super) struct Core {
     pub free: Vec<u32>,
     /// Slots vacated in this turn. Requests queued for the kernel may still name them.
     pub closing: Vec<u32>,
-    /// Descriptors of connections that ended in this turn. They are closed after the kernel has
-    /// taken all queued requests. Until then a request may contain the number, and no new
+    /// Descriptors of connections that ended. They are closed after the kernel has taken all queued
+    /// requests, a few in each turn. Until then a request may contain the number, and no new
     /// connection may get it.
-    pub deferred_close: Vec<OwnedFd>,
+    pub leaving: Leaving,
     /// Descriptors of connections that ended while another thread was sending a reply of theirs.
     pub lingering: Vec<(Token, OwnedFd)>,
     /// Connections with output to send when the turn ends.
@@ -87,7 +88,7 @@ impl Core {
             links: Vec::new(),
             free: Vec::new(),
             closing: Vec::new(),
-            deferred_close: Vec::new(),
+            leaving: Leaving::default(),
             lingering: Vec::new(),
             dirty: Vec::new(),
             dead: Vec::new(),
@@ -225,7 +226,7 @@ impl Core {
 
     /// Returns whether there is work that no event will announce.
     pub fn hurried(&self) -> bool {
-        !(self.deferred_close.is_empty()
+        !(self.leaving.is_empty()
             && self.dirty.is_empty()
             && self.adopted.is_empty()
             && self.rerun.is_empty()

@@ -276,7 +276,7 @@ impl<H: Handler> Reactor<H> {
     fn timeout(&self) -> Duration {
         if self.eager || self.core.hurried() {
             let only_retries = !self.eager
-                && self.core.deferred_close.is_empty()
+                && self.core.leaving.is_empty()
                 && self.core.hellos.is_empty()
                 && self.core.rerun.is_empty()
                 && self.core.dead.is_empty();
@@ -302,12 +302,24 @@ impl<H: Handler> Reactor<H> {
     /// The kernel has taken all requests of the last turn: what they named may go.
     #[inline]
     fn after_submission(&mut self) {
-        if !(self.core.closing.is_empty() && self.core.deferred_close.is_empty()) {
-            let Core { free, closing, deferred_close, .. } = &mut self.core;
-            free.append(closing);
-            deferred_close.clear();
+        if !(self.core.closing.is_empty() && self.core.leaving.is_empty()) {
+            self.close_some();
         }
         self.retired.clear();
+    }
+
+    /// Closes as many connections that ended as belong to a turn.
+    fn close_some(&mut self) {
+        self.core.free.append(&mut self.core.closing);
+        self.core.leaving.close(self.net.admission().accepts());
+        self.set_accepts();
+    }
+
+    /// Sets how many connections a turn accepts: half as many while others wait to be closed.
+    fn set_accepts(&mut self) {
+        let accepts = self.net.admission().accepts();
+        let halved = if self.core.leaving.is_empty() { accepts } else { accepts.div_ceil(2) };
+        self.driver.set_accepts(halved);
     }
 
     /// Takes every event of the turn to where it belongs.
@@ -391,7 +403,7 @@ impl<H: Handler> Reactor<H> {
             self.admit(arrival);
         }
         self.on_found();
-        self.driver.set_accepts(self.net.admission().accepts());
+        self.set_accepts();
         if self.net.listeners().version() != self.listening_version {
             self.sync_listeners();
         }
@@ -588,7 +600,7 @@ impl<H: Handler> Reactor<H> {
                 Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
                     self.core.lingering.push((token, fd));
                 }
-                fd => self.core.deferred_close.extend(fd),
+                fd => self.core.leaving.add(fd),
             }
             self.core.closing.push(slot);
             self.core.live -= 1;

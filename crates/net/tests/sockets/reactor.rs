@@ -29,6 +29,7 @@ crate::on_both!(
     connections_reach_each_other,
     a_stale_id_names_nobody,
     connections_are_spread_evenly,
+    those_that_leave_at_once_make_way_for_others,
     many_requests_at_once_find_buffers,
     held_replies_leave_in_order_whenever_they_are_released,
     a_held_reply_is_sent_before_closing,
@@ -514,6 +515,35 @@ fn connections_are_spread_evenly(backend: Backend) {
     }
     let mut late: Vec<_> = (0..10).map(|_| server.connect()).collect();
     assert!(late.iter_mut().all(|peer| peer.id().thread() == 0));
+}
+
+fn those_that_leave_at_once_make_way_for_others(backend: Backend) {
+    const MANY: usize = 300;
+    let server = Server::start(backend, 1);
+    let mut old = server.connect();
+    for _ in 0..3 {
+        let mut peers: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
+        let ids: Vec<ConnId> = peers.iter_mut().map(Peer::id).collect();
+        // All of these events are there when the thread looks again.
+        old.say("block 100\n");
+        drop(peers);
+        assert_eq!(old.ask("echo between"), "between");
+        for id in ids {
+            assert_eq!(server.watch.closed(id), Close::Eof);
+        }
+    }
+    // Those that the server closes see their end, each.
+    let mut peers: Vec<_> = (0..MANY).map(|_| server.connect()).collect();
+    assert!(peers.iter_mut().all(|peer| peer.ask("echo here") == "here"));
+    old.say("block 100\n");
+    for peer in &mut peers {
+        peer.say("quit\n");
+    }
+    for peer in &mut peers {
+        assert_eq!(peer.line(), "bye");
+        assert!(peer.ended());
+    }
+    assert_eq!(old.ask("echo still here"), "still here");
 }
 
 fn many_requests_at_once_find_buffers(backend: Backend) {
