@@ -103,10 +103,10 @@ impl Files {
         options.open(self.path(segment))
     }
 
-    /// Completes all operations that have begun, and removes the segments and the lock file.
+    /// Completes all operations that have begun, and removes the segments and the lock file. Threads
+    /// may still begin operations, which are no longer carried out: the process is about to end.
     pub fn close(&self) {
         self.carrier.close();
-        write(&self.open).clear();
         // Remaining files are removed by the next process that uses the folder.
         let _ = remove_segments(&self.folder);
         let _ = std::fs::remove_file(self.folder.join(LOCK_NAME));

@@ -116,6 +116,24 @@ fn values_come_back_and_files_go(backend: Backend) {
 }
 
 #[test]
+fn a_tier_that_is_closed_can_be_written_to() {
+    for backend in [Backend::Threads, Backend::Uring] {
+        let folder = Folder::new(&format!("tier-closed-{backend:?}"));
+        let files = Arc::new(folder.open(backend).expect("it is free"));
+        let tier = tier_over(&files);
+        let _ = fill(&tier);
+        files.close();
+        // Threads that nothing has told of the end go on until the process is over. What they write
+        // goes nowhere.
+        let payload = vec![7; 100_000];
+        for number in 0..100 {
+            let _ = tier.append(0, number, 0, &payload);
+        }
+        tier.maintain(&NoOwners);
+    }
+}
+
+#[test]
 fn a_folder_belongs_to_one_process() {
     let folder = Folder::new("tier-lock");
     let first = folder.open(Backend::Uring).expect("it is free");
