@@ -8,6 +8,9 @@ use crate::id::Id;
 use crate::view::View;
 use std::collections::BTreeMap;
 
+/// The bus port is the port of clients and this number unless it is announced, as in Redis.
+pub const OFFSET: u16 = 10_000;
+
 /// See the head of this file.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Bus {

@@ -23,11 +23,22 @@ pub struct Known {
     pub fence: usize,
     /// The data with which the copy was a member.
     pub member: Option<Incarnation>,
+    /// The copy has announced its port for other copies: it and the others had reached each other.
+    /// Versions that have no such port do not say it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_bus: bool,
+}
+
+/// Tells a field that is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the derived code passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Known {
-    /// Returns what a view says. `None`: the copy is not in its database.
-    pub fn of(view: &View, copy: Id) -> Option<Known> {
+    /// Returns what a view says. `None`: the copy is not in its database. `before`: what was known
+    /// before, for what the view does not say while the copy has no lease.
+    pub fn of(view: &View, copy: Id, before: Option<&Known>) -> Option<Known> {
         let topology = &view.topology.value;
         let shard = topology.shard_of(copy)?;
         Some(Known {
@@ -37,6 +48,10 @@ impl Known {
             quorum: topology.quorum,
             fence: shard.fence,
             member: shard.copy(copy)?.member,
+            has_bus: match view.alive.get(&copy) {
+                Some(at) => at.value.bus_port > 0,
+                None => before.is_some_and(|known| known.has_bus),
+            },
         })
     }
 

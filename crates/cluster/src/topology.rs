@@ -67,9 +67,35 @@ impl ForClients {
 }
 
 impl Address {
+    /// Returns the port with TLS or the one without; 0: there is none.
+    pub fn port_for(&self, by_tls: bool) -> u16 {
+        if by_tls { self.tls_port } else { self.port }
+    }
+
+    /// Returns the port that names the copy to others: [`Self::port_for`], or else the other one.
+    pub fn naming_port(&self, by_tls: bool) -> u16 {
+        match self.port_for(by_tls) {
+            0 => self.port_for(!by_tls),
+            port => port,
+        }
+    }
+
     /// Whether it is one of the ports, with or without TLS.
     pub fn has_port(&self, port: u16) -> bool {
         port != 0 && [self.port, self.tls_port].contains(&port)
+    }
+
+    /// Returns whether other copies reach it at this place.
+    pub fn is_at(&self, host: &str, port: u16) -> bool {
+        self.host == host && self.has_port(port)
+    }
+
+    /// Returns whether clients reach it at this place, by a name or port that it announces to them.
+    pub fn is_told_as(&self, host: &str, port: u16) -> bool {
+        let ForClients { ipv4, ipv6, port: plain, tls_port } = &self.for_clients;
+        let hosts = [&self.host, &self.hostname, ipv4, ipv6];
+        let ports = [self.port, self.tls_port, *plain, *tls_port];
+        !host.is_empty() && hosts.iter().any(|it| *it == host) && port != 0 && ports.contains(&port)
     }
 }
 

@@ -14,7 +14,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// An authority that signs certificates into a folder of its own, which is gone when it is dropped.
 pub struct Authority {
@@ -55,27 +55,10 @@ impl Authority {
         self.sign_as(name, DistinguishedName::new())
     }
 
-    /// The same for a certificate that ends.
-    pub fn sign_until(&self, name: &str, end: SystemTime) -> CertificateDer<'static> {
-        self.sign_with(name, DistinguishedName::new(), Some(end))
-    }
-
     fn sign_as(&self, name: &str, subject: DistinguishedName) -> CertificateDer<'static> {
-        self.sign_with(name, subject, None)
-    }
-
-    fn sign_with(
-        &self,
-        name: &str,
-        subject: DistinguishedName,
-        end: Option<SystemTime>,
-    ) -> CertificateDer<'static> {
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned()]).expect("a host's name");
         params.distinguished_name = subject;
-        if let Some(end) = end {
-            params.not_after = end.into();
-        }
         let uri = format!("urn:{name}").try_into().expect("ASCII");
         params.subject_alt_names.push(SanType::URI(uri));
         let key = KeyPair::generate().expect("a key");

@@ -5,6 +5,7 @@
 use crate::cluster::{Node, identity::Announcer};
 use crate::persistence::aof::Aof;
 use crate::title::Variables;
+use crate::tls::Certificates;
 use crate::{bus, inside, log, tls};
 use config::{ApplyError, Changed, CommitMode, Config, OomScoreAdj};
 use engine::Engine;
@@ -165,7 +166,8 @@ impl Applier {
             Effect::Listen => self.listen(change.spec.name()),
             Effect::Announce => self.announce(),
             Effect::Tls => {
-                tls::apply(config, &self.net).map_err(|error| {
+                bus::check(config)?;
+                tls::apply(config, &self.net, Certificates::Server).map_err(|error| {
                     log!(Warning, "{error}");
                     "Unable to update TLS configuration. Check server logs.".to_owned()
                 })?;
@@ -275,6 +277,8 @@ impl Applier {
     }
 
     fn listen(&self, option: &str) -> Result<(), String> {
+        // Before anything is closed.
+        bus::check(&self.engine.config)?;
         self.net.rebind(&listeners(&self.engine.config)).map_err(|error| {
             if let Some(lost) = &error.lost {
                 log!(Warning, "Warning: {lost}");

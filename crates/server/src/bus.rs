@@ -6,15 +6,14 @@
 //! names a host and a port alone: those of a copy, or of a server that is none.
 
 use crate::tls::{self, Certificates};
+use cluster::bus::OFFSET;
 use cluster::id::Id;
+use cluster::topology::Replica;
 use config::Config;
 use engine::Engine;
 use engine::membership::Published;
 use rustls::ClientConfig;
 use std::sync::Arc;
-
-/// The bus port is the port of clients and this number, unless `cluster-port` names one.
-const OFFSET: u16 = 10_000;
 
 /// Returns the port for other copies; 0: there is none.
 pub fn port(config: &Config) -> u16 {
@@ -36,9 +35,13 @@ pub fn announced_port(config: &Config) -> u16 {
     }
 }
 
-/// Returns the bus port that CLUSTER NODES shows; 0: the one that Redis derives.
+/// Returns the bus port that CLUSTER NODES shows; 0: the one that Redis derives from the port of
+/// clients that is announced.
 pub fn shown_port(config: &Config) -> u16 {
-    let derived = port_of_clients(config).checked_add(OFFSET);
+    let announced = [config.cluster_announce_port(), config.port()];
+    let announced_tls = [config.cluster_announce_tls_port(), config.tls_port()];
+    let mut ports = announced.into_iter().chain(announced_tls);
+    let derived = ports.find(|&port| port > 0).and_then(|port| port.checked_add(OFFSET));
     match announced_port(config) {
         0 => config.cluster_announce_bus_port(),
         port if Some(port) == derived && config.cluster_announce_bus_port() == 0 => 0,
@@ -61,7 +64,7 @@ pub fn check(config: &Config) -> Result<(), String> {
         config.cluster_bus_ca_cert_file(),
     ];
     let given = files.iter().filter(|file| !file.is_empty()).count();
-    if given == 0 {
+    if given == 0 || !config.cluster_enabled() {
         return Ok(());
     }
     if given < files.len() {
@@ -89,25 +92,29 @@ fn published(engine: &Engine) -> Option<Arc<Published>> {
     engine.membership.newest().filter(|published| published.bus.is_whole())
 }
 
-/// Returns whether copies are reached by the bus.
-pub fn is_used(engine: &Engine) -> bool {
-    published(engine).is_some()
+/// Returns by which certificates copies are reached. `None`: without TLS. `is_encrypted`: they speak
+/// TLS while the bus is not used, too.
+pub fn certificates(engine: &Engine, is_encrypted: bool) -> Option<Certificates> {
+    match published(engine) {
+        Some(_) => Some(Certificates::Bus),
+        None => is_encrypted.then_some(Certificates::Server),
+    }
 }
 
-/// Returns the bus port of the copy that clients reach at this place. `None`: the bus is not used,
-/// or no copy of this database is there.
-///
-/// # Errors
-/// The bus is used, and the copy has not said yet where it has it. Without TLS it is not reached.
-fn port_at(engine: &Engine, host: &str, port: u16) -> Result<Option<u16>, String> {
-    let Some(published) = published(engine) else { return Ok(None) };
-    let mut copies = published.view.topology.value.copies();
-    let found = copies.find(|copy| copy.address.host == host && copy.address.has_port(port));
-    let Some(copy) = found else { return Ok(None) };
-    match published.bus.port_of(copy.id) {
-        None => Err(unknown(copy.id)),
-        port => Ok(port),
-    }
+/// Returns the copy that clients reach at this place, or by a name there that it announces to them
+/// alone. `None`: none is there, or several announce the same, and it is not known which is meant.
+fn copy_at<'a>(published: &'a Published, host: &str, port: u16) -> Option<&'a Replica> {
+    let copies = || published.view.topology.value.copies();
+    let exact = copies().find(|copy| copy.address.is_at(host, port));
+    exact.or_else(|| {
+        let mut told = copies().filter(|copy| copy.address.is_told_as(host, port));
+        told.next().filter(|_| told.next().is_none())
+    })
+}
+
+/// Returns a copy of the database. `None`: it is none any more.
+fn copy_of(published: &Published, copy: Id) -> Option<&Replica> {
+    published.view.topology.value.copies().find(|there| there.id == copy)
 }
 
 /// How a server is reached.
@@ -130,6 +137,23 @@ impl Way {
         self.of.map(|of| tls::outgoing(config, of)).transpose()
     }
 
+    /// To a copy by the bus.
+    ///
+    /// # Errors
+    /// It has not said yet where it has it. Without TLS it is not reached.
+    fn by_bus(published: &Published, copy: &Replica) -> Result<Way, String> {
+        let port = published.bus.port_of(copy.id);
+        let port = port.ok_or_else(|| {
+            format!("node {} has not announced its port for other nodes yet", copy.id)
+        })?;
+        Ok(Way::by_bus_at(&copy.address.host, port))
+    }
+
+    /// To a bus port.
+    pub fn by_bus_at(host: &str, port: u16) -> Way {
+        Way { host: host.to_owned(), port, of: Some(Certificates::Bus) }
+    }
+
     /// To a port of clients. `is_encrypted`: they speak TLS.
     fn plain(host: &str, port: u16, is_encrypted: bool) -> Way {
         let of = is_encrypted.then_some(Certificates::Server);
@@ -141,12 +165,14 @@ impl Way {
 /// `is_encrypted`: servers that are not reached by the bus speak TLS, too.
 ///
 /// # Errors
-/// Those of [`port_at`].
+/// The bus is used, and the copy has not said yet where it has it. Without TLS it is not reached.
 pub fn way(engine: &Engine, host: &str, port: u16, is_encrypted: bool) -> Result<Way, String> {
-    Ok(match port_at(engine, host, port)? {
-        Some(port) => Way { host: host.to_owned(), port, of: Some(Certificates::Bus) },
-        None => Way::plain(host, port, is_encrypted),
-    })
+    let plain = || Way::plain(host, port, is_encrypted);
+    let Some(published) = published(engine) else { return Ok(plain()) };
+    match copy_at(&published, host, port) {
+        Some(copy) => Way::by_bus(&published, copy),
+        None => Ok(plain()),
+    }
 }
 
 /// Returns how a copy is reached: while the bus is used at its present place, and otherwise at the
@@ -165,13 +191,10 @@ pub fn way_to(
         return Ok(Way::plain(host, port, is_encrypted));
     };
     let Some(copy) = copy else { return way(engine, host, port, is_encrypted) };
-    let mut copies = published.view.topology.value.copies();
-    let Some(place) = copies.find(|there| there.id == copy) else {
-        return Err(format!("{host}:{port} is no node of this database any more"));
-    };
-    let port = published.bus.port_of(place.id);
-    let port = port.ok_or_else(|| unknown(place.id))?;
-    Ok(Way { host: place.address.host.clone(), port, of: Some(Certificates::Bus) })
+    match copy_of(&published, copy) {
+        Some(copy) => Way::by_bus(&published, copy),
+        None => Err(format!("{host}:{port} is no node of this database any more")),
+    }
 }
 
 /// Returns whether [`way_to`] leads by the bus, or nowhere.
@@ -182,13 +205,7 @@ pub fn is_way_to(engine: &Engine, copy: Option<Id>, place: (&str, u16)) -> bool 
 /// Returns where clients reach a copy now, if the bus is used; port 0 if it is not there any more.
 pub fn address_of(engine: &Engine, copy: Id) -> Option<(String, u16)> {
     let published = published(engine)?;
-    let mut copies = published.view.topology.value.copies();
-    let address =
-        copies.find(|there| there.id == copy).map(|copy| copy.address.clone()).unwrap_or_default();
-    let ports = [address.port, address.tls_port];
-    Some((address.host, ports.into_iter().find(|&port| port > 0).unwrap_or(0)))
-}
-
-fn unknown(copy: Id) -> String {
-    format!("node {copy} has not announced its port for other nodes yet")
+    let address = copy_of(&published, copy).map(|copy| copy.address.clone()).unwrap_or_default();
+    let port = address.naming_port(false);
+    Some((address.host, port))
 }

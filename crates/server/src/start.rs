@@ -199,7 +199,7 @@ fn serve(
         .map_err(|error| format!("Can't start the thread that shuts down: {error}"))?;
     signals::install(move || stop_in_time(engine))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
-    tls::apply(&config, &net)?;
+    tls::ALL.into_iter().try_for_each(|of| tls::apply(&config, &net, of))?;
     tls::watch(engine, &net)
         .map_err(|e| format!("Can't start the thread that looks for certificates: {e}"))?;
     let specs = apply::listeners(&config);

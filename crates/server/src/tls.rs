@@ -27,6 +27,9 @@ pub enum Certificates {
     Bus,
 }
 
+/// All of them.
+pub const ALL: [Certificates; 2] = [Certificates::Server, Certificates::Bus];
+
 /// The options as the network layer wants them.
 fn settings(config: &Config, of: Certificates) -> TlsSettings {
     if of == Certificates::Bus {
@@ -60,8 +63,8 @@ fn settings(config: &Config, of: Certificates) -> TlsSettings {
     }
 }
 
-/// How often files of certificates were found changed.
-static RENEWALS: AtomicU64 = AtomicU64::new(0);
+/// How often files of certificates were found changed: those of [`Certificates`], by their order.
+static RENEWALS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// What connections to other nodes of a cluster depend on: options, and [`RENEWALS`].
 pub type OutgoingOptions = (Option<Certificates>, TlsSettings, u64);
@@ -69,28 +72,26 @@ pub type OutgoingOptions = (Option<Certificates>, TlsSettings, u64);
 /// Returns those options as they are now. `of`: the certificates that connections use, if they are
 /// encrypted.
 pub fn outgoing_options(config: &Config, of: Option<Certificates>) -> OutgoingOptions {
-    let settings = settings(config, of.unwrap_or(Certificates::Server));
-    (of, settings, RENEWALS.load(Relaxed))
+    let which = of.unwrap_or(Certificates::Server);
+    (of, settings(config, which), RENEWALS[which as usize].load(Relaxed))
 }
 
 /// Returns a number that changes with the content of the files that the options name. One that
 /// cannot be read counts as empty.
-fn content(config: &Config) -> u64 {
-    let [server, bus] = [Certificates::Server, Certificates::Bus].map(|of| settings(config, of));
+fn content(config: &Config, of: Certificates) -> u64 {
+    let settings = settings(config, of);
     let mut hasher = DefaultHasher::new();
     let mut add = |path: &Path| fs::read(path).unwrap_or_default().hash(&mut hasher);
-    for settings in [&server, &bus] {
-        for file in [
-            &settings.cert_file,
-            &settings.key_file,
-            &settings.client_cert_file,
-            &settings.client_key_file,
-            &settings.ca_cert_file,
-        ] {
-            add(Path::new(file));
-        }
+    for file in [
+        &settings.cert_file,
+        &settings.key_file,
+        &settings.client_cert_file,
+        &settings.client_key_file,
+        &settings.ca_cert_file,
+    ] {
+        add(Path::new(file));
     }
-    let folder = fs::read_dir(&server.ca_cert_dir).into_iter().flatten().flatten();
+    let folder = fs::read_dir(&settings.ca_cert_dir).into_iter().flatten().flatten();
     let mut authorities: Vec<_> = folder.map(|entry| entry.path()).collect();
     authorities.sort();
     authorities.iter().for_each(|path| add(path));
@@ -107,38 +108,59 @@ pub fn watch(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
     if engine.config.tls_auto_reload_interval() == 0 || IS_STARTED.swap(true, Relaxed) {
         return Ok(());
     }
-    let (net, mut known) = (Arc::clone(net), content(&engine.config));
+    let net = Arc::clone(net);
+    let mut watched = ALL.map(|of| Watched::new(&engine.config, of));
     let mut looked = Instant::now();
-    let mut refused = None;
     thread::spawn("tls-reload", move || {
         loop {
             std::thread::sleep(ROUND);
             let seconds = engine.config.tls_auto_reload_interval();
             let interval = Duration::from_secs(seconds.try_into().unwrap_or(u64::MAX));
-            if seconds == 0 || looked.elapsed() < interval {
-                continue;
-            }
-            looked = Instant::now();
-            let found = content(&engine.config);
-            if found == known {
-                continue;
-            }
-            match apply(&engine.config, &net) {
-                Ok(()) => {
-                    known = found;
-                    RENEWALS.fetch_add(1, Relaxed);
-                    log!(Notice, "Certificates have changed: new connections have the new ones");
-                }
-                // Perhaps one file is written and the next is not. That is said once.
-                Err(why) if refused != Some(found) => {
-                    refused = Some(found);
-                    log!(Warning, "Certificates have changed, and the old ones stay: {why}");
-                }
-                Err(_) => (),
+            if seconds != 0 && looked.elapsed() >= interval {
+                looked = Instant::now();
+                watched.iter_mut().for_each(|it| it.look(&engine.config, &net));
             }
         }
     })
     .map(drop)
+}
+
+/// Certificates whose files are looked at. Those that cannot be used keep no others from being
+/// renewed.
+struct Watched {
+    of: Certificates,
+    /// The content of the files that are in use.
+    known: u64,
+    /// The content that was refused last.
+    refused: Option<u64>,
+}
+
+impl Watched {
+    /// Certificates that were applied a moment ago.
+    fn new(config: &Config, of: Certificates) -> Watched {
+        Watched { of, known: content(config, of), refused: None }
+    }
+
+    /// Applies the files if they have changed.
+    fn look(&mut self, config: &Config, net: &Net) {
+        let found = content(config, self.of);
+        if found == self.known {
+            return;
+        }
+        match apply(config, net, self.of) {
+            Ok(()) => {
+                (self.known, self.refused) = (found, None);
+                RENEWALS[self.of as usize].fetch_add(1, Relaxed);
+                log!(Notice, "Certificates have changed: new connections have the new ones");
+            }
+            // Perhaps one file is written and the next is not. That is said once.
+            Err(why) if self.refused != Some(found) => {
+                self.refused = Some(found);
+                log!(Warning, "Certificates have changed, and the old ones stay: {why}");
+            }
+            Err(_) => (),
+        }
+    }
 }
 
 /// Time between two looks at the interval.
@@ -161,16 +183,17 @@ pub fn has_bus(config: &Config) -> bool {
     config.cluster_enabled() && !config.cluster_bus_cert_file().is_empty()
 }
 
-/// Loads the certificates of the ports with TLS, for connections accepted from now on.
+/// Loads certificates of ports with TLS, for connections accepted from now on.
 ///
 /// # Errors
 /// The first option that does not work, and why; nothing has changed.
-pub fn apply(config: &Config, net: &Net) -> Result<(), String> {
-    let load = |of| TlsContext::load(&settings(config, of)).map_err(|error| failed(of, &error));
-    let server = (config.tls_port() != 0).then(|| load(Certificates::Server)).transpose()?;
-    let bus = has_bus(config).then(|| load(Certificates::Bus)).transpose()?;
-    net.set_tls(Tag::default(), server);
-    net.set_tls(BUS, bus);
+pub fn apply(config: &Config, net: &Net, of: Certificates) -> Result<(), String> {
+    let (is_wanted, tag) = match of {
+        Certificates::Server => (config.tls_port() != 0, Tag::default()),
+        Certificates::Bus => (has_bus(config), BUS),
+    };
+    let load = || TlsContext::load(&settings(config, of)).map_err(|error| failed(of, &error));
+    net.set_tls(tag, is_wanted.then(load).transpose()?);
     Ok(())
 }
 

@@ -66,6 +66,9 @@ impl Copy {
                 false => change::register(view, self.me, alive),
             });
         }
+        if let Some(alive) = self.changed_alive(view) {
+            return Some(change::register(view, self.me, alive));
+        }
         if shard.holder == self.myself() {
             return self.due_of_primary(facts);
         }

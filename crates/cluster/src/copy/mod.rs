@@ -13,6 +13,7 @@
 //! [`Copy::accepts`] refuses, confirms writes only while [`Copy::may_confirm`] says so, asked at
 //! that very moment, and draws a new incarnation before it discards data.
 
+mod bus;
 mod decide;
 mod lease;
 
@@ -23,6 +24,7 @@ use crate::known::Known;
 use crate::stored;
 use crate::topology::{Holder, Replica, Shard};
 use crate::view::{Alive, View};
+pub use bus::Door;
 use lease::Lease;
 use std::collections::BTreeMap;
 
@@ -135,8 +137,8 @@ pub enum Call {
 pub struct Copy {
     me: Id,
     incarnation: Incarnation,
-    /// See [`Alive::bus_port`].
-    bus_port: u16,
+    /// Its port for other copies, and what is known of theirs.
+    bus: bus::OwnPort,
     settings: Settings,
     lease: Lease,
     view: Option<View>,
@@ -206,7 +208,7 @@ impl Copy {
         Copy {
             me,
             incarnation,
-            bus_port: 0,
+            bus: bus::OwnPort::default(),
             settings,
             lease: Lease::new(settings.ttl, settings.retry),
             view: None,
@@ -235,13 +237,9 @@ impl Copy {
         }
     }
 
-    /// Takes the port for other copies that this process listens on now; 0: it has none.
-    pub fn announce_bus(&mut self, port: u16) {
-        self.bus_port = port;
-    }
-
     /// Takes what an earlier process of this copy knew last.
     pub fn remember(&mut self, known: Option<Known>) {
+        self.bus.remember(known.as_ref());
         self.known = known;
     }
 
@@ -414,9 +412,12 @@ impl Copy {
             true => self.leave_role(),
             false if is_told => {
                 (self.told, self.is_store_behind) = (None, false);
-                self.known = Known::of(&view, self.me);
+                self.known = Known::of(&view, self.me, self.known.as_ref());
             }
-            false => self.known = Known::of(&view, self.me).or(self.known.take()),
+            false => {
+                let known = Known::of(&view, self.me, self.known.as_ref());
+                self.known = known.or(self.known.take());
+            }
         }
         if let Some(shard) = view.topology.value.shard_of(self.me)
             && let Some(fence) = view.fences.get(&(shard.id, self.me))
@@ -425,6 +426,7 @@ impl Copy {
             self.refused = self.refused.max(Some(fence.value.epoch));
         }
         self.view = Some(view);
+        self.note_bus();
     }
 
     /// The reply to [`Action::Read`] has a value that this version cannot read. The coordinator is
@@ -557,14 +559,23 @@ impl Copy {
 
     /// Returns what this copy says of itself while it has a lease.
     pub(crate) fn alive(&self) -> Option<Alive> {
-        let Copy { incarnation, bus_port, .. } = *self;
-        Some(Alive { incarnation, lease: self.lease.id()?, bus_port })
+        let lease = self.lease.id()?;
+        Some(Alive { incarnation: self.incarnation, lease, bus_port: self.announced_bus() })
     }
 
     /// Returns whether the view shows this copy's present lease and data.
     fn is_registered(&self, view: &View) -> bool {
-        let mine = self.alive();
-        mine.is_some() && view.alive.get(&self.me).map(|at| at.value) == mine
+        let shown = view.alive.get(&self.me).map(|at| (at.value.incarnation, at.value.lease));
+        shown.is_some_and(|(incarnation, lease)| {
+            incarnation == self.incarnation && Some(lease) == self.lease.id()
+        })
+    }
+
+    /// Returns what this copy is to say of itself if the view shows another port for other copies.
+    /// Its lease counts meanwhile.
+    fn changed_alive(&self, view: &View) -> Option<Alive> {
+        let shown = view.alive.get(&self.me).map(|at| at.value);
+        self.alive().filter(|mine| self.switch.is_none() && shown != Some(*mine))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a copy does in moments that the simulation meets seldom.
 
 use super::*;
+use crate::change;
 use crate::coordinator::Change;
 use crate::slots::Slots;
 use crate::topology::{Address, Replica, Topology};
@@ -330,6 +331,81 @@ fn a_new_lease_counts_when_the_view_shows_it() {
     read(&mut copy, ms(9020), retaken);
     assert!(copy.step(ms(9023), &facts()).contains(&Action::Lead(EPOCH.next())));
     assert!(copy.is_alone(ms(9023)));
+}
+
+#[test]
+fn another_port_for_other_copies_is_announced_under_the_same_lease() {
+    let mut copy = started(view(ME));
+    copy.step(ms(2), &facts());
+    copy.listens_on_bus(17_000);
+    copy.reached_all();
+    assert!(copy.is_alone(ms(3)), "its lease is the one that the view shows");
+    let told = |actions: Vec<Action>| {
+        actions.into_iter().find_map(|action| match action {
+            Action::Commit(transaction) => Some(transaction),
+            _ => None,
+        })
+    };
+    // Nothing is under way any more.
+    copy.committed(ms(3), Outcome::Done(9));
+    let mut same = view(ME);
+    read(&mut copy, ms(4), same.clone());
+    let alive = Alive { incarnation: MINE, lease: LEASE, bus_port: 17_000 };
+    let expected = change::register(copy.view().expect("it has one"), ME, alive);
+    assert_eq!(told(copy.step(ms(7), &facts())), Some(expected));
+    assert!(copy.is_alone(ms(8)) && copy.may_confirm(ms(8)));
+    copy.committed(ms(9), Outcome::Done(11));
+    same.alive.insert(ME, At { value: alive, revision: 11 });
+    read(&mut copy, ms(10), same);
+    assert_eq!(told(copy.step(ms(13), &facts())), None);
+    assert_eq!(copy.role(), Role::Leads(EPOCH));
+}
+
+/// Registers a copy that listens on a port for others, beside one that announces `other`. Returns
+/// the copy, and the port that it announces.
+fn registered(known: Option<bool>, other: u16) -> (Copy, u16) {
+    let mut copy = Copy::new(ME, MINE, settings());
+    copy.listens_on_bus(17_000);
+    let mut view = view(OTHER);
+    copy.remember(known.and_then(|has_bus| {
+        let known = Known::of(&view, ME, None)?;
+        Some(Known { has_bus, ..known })
+    }));
+    view.alive.remove(&ME);
+    view.alive.get_mut(&OTHER).expect("it is there").value.bus_port = other;
+    copy.step(ms(0), &facts());
+    copy.lease_replied(ms(1), ms(0), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+    copy.read(ms(1), ms(0), Some(view.clone()));
+    let said = copy.alive().expect("it has a lease");
+    view.alive.insert(ME, At { value: said, revision: 10 });
+    read(&mut copy, ms(10), view);
+    assert_eq!(copy.alive(), Some(said), "the view alone changes nothing");
+    (copy, said.bus_port)
+}
+
+#[test]
+fn a_port_for_others_is_announced_when_theirs_are_reached_or_in_use() {
+    // A new copy, one that had announced it, and one of before or behind a firewall.
+    assert_eq!(registered(None, 17_001).1, 17_000);
+    assert_eq!(registered(Some(true), 17_001).1, 17_000);
+    for (known, other) in [(Some(false), 17_001), (Some(true), 0), (None, 0)] {
+        let (mut copy, port) = registered(known, other);
+        assert_eq!(port, 0, "{known:?} {other}");
+        let doors = copy.unreached().expect("it waits");
+        // One that announces none has it, if at all, where Redis would have it.
+        let expected = if other == 0 { 17_000 } else { other };
+        assert_eq!((doors.len(), doors[0].copy, doors[0].port), (1, OTHER, expected));
+        assert!(!copy.known().expect("it knows").has_bus);
+        copy.reached_all();
+        assert_eq!(copy.alive().map(|alive| alive.bus_port), Some(17_000));
+        assert_eq!(copy.unreached(), None);
+    }
+    // That of another does not change what this one has reached itself.
+    let (mut copy, _) = registered(Some(true), 0);
+    let mut view = copy.view().expect("it has one").clone();
+    view.alive.get_mut(&OTHER).expect("it is there").value.bus_port = 17_001;
+    read(&mut copy, ms(20), view);
+    assert_eq!(copy.alive().map(|alive| alive.bus_port), Some(0));
 }
 
 /// A view in which a switch to the other copy is asked for.

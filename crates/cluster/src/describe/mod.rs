@@ -9,14 +9,12 @@
 //! - a replica without a lease is not named to clients that route by SLOTS;
 //! - NODES says `master` and `slave`, SHARDS `master` and `replica`.
 
+use crate::bus;
 use crate::id::Id;
 use crate::slots::COUNT;
 use crate::topology::{Address, Holder, Replica, Shard};
 use crate::view::View;
 use std::fmt::Write;
-
-/// What Redis adds to a port for its bus. There is none here, but tools read the number.
-const BUS_OFFSET: u16 = 10_000;
 
 /// For whom the answer is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,7 +115,7 @@ impl View {
             let node = asker.node(copy);
             let Replica { id, address, .. } = copy;
             let bus = match address.bus_port {
-                0 => node.port.checked_add(BUS_OFFSET).unwrap_or(0),
+                0 => node.port.checked_add(bus::OFFSET).unwrap_or(0),
                 announced => announced,
             };
             let _ = write!(text, "{id} {}:{}@{bus}", asker.host(address), node.port);

@@ -556,6 +556,13 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
         let is_present = cx.engine.membership.is_coordinator_present();
         line(out, "cluster_coordinator", if is_present { "up" } else { "away" });
         line(out, "cluster_bus_tls", u8::from(published.bus.port_of(published.me).is_some()));
+        let alive = published.view.alive.get(&published.me);
+        let announces = alive.is_some_and(|at| at.value.bus_port > 0);
+        line(out, "cluster_bus_announced", u8::from(announces));
+        let unreached = cx.engine.membership.unreached();
+        if !announces && !unreached.is_empty() {
+            line(out, "cluster_bus_unreached", unreached);
+        }
         let (files, writes) = cx.engine.membership.rescued();
         line(out, "cluster_rescue_files", files);
         line(out, "cluster_rescued_writes", writes);

@@ -643,6 +643,8 @@ pub struct Membership {
     /// Files with what only this server had, and the writes in them.
     rescues: AtomicU64,
     rescued: AtomicU64,
+    /// The port for other nodes that this server does not reach, so it announces none; or empty.
+    unreached: Mutex<String>,
 }
 
 impl Membership {
@@ -717,6 +719,16 @@ impl Membership {
     /// How many such files were written, and how many writes they have.
     pub fn rescued(&self) -> (u64, u64) {
         (self.rescues.load(Relaxed), self.rescued.load(Relaxed))
+    }
+
+    /// Notes the port for other nodes that this server does not reach; empty: it reaches all.
+    pub fn set_unreached(&self, place: String) {
+        *lock(&self.unreached) = place;
+    }
+
+    /// The port for other nodes that this server does not reach; empty: it reaches all.
+    pub fn unreached(&self) -> String {
+        lock(&self.unreached).clone()
     }
 
     /// Until then no other copy leads this server's shard.

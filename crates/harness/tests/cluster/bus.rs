@@ -3,17 +3,18 @@
 //! seen.
 
 use crate::moving::jobs::jobs;
-use harness::client::{ask, ok};
+use harness::client::{Client, ask, encode, ok};
 use harness::cluster::{Etcd, text};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port};
 use harness::tap::Tap;
 use harness::tls::Authority;
 use harness::wait::eventually;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 /// What a client without TLS gets, and then the end of the connection: an alert of TLS 1.2's form
 /// that is fatal (2) and says `decode_error` (50).
@@ -30,6 +31,33 @@ struct Copy {
     /// In front of its bus port.
     bus: Tap,
     bus_port: u16,
+}
+
+/// A database of three copies that use the bus, as [`join`] makes it.
+struct Trio {
+    copies: [Copy; 3],
+    authority: Authority,
+    _etcd: Etcd,
+}
+
+impl Trio {
+    fn start(name: &str) -> Trio {
+        let (etcd, authority) = begin(name);
+        let copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
+        join(&copies);
+        all_say(&copies, "cluster_bus_tls:1\r\n");
+        eventually("the replica has a link by the bus", || {
+            copies[0].bus.connections() > 0 && copies[2].says("master_link_status:up\r\n")
+        });
+        Trio { copies, authority, _etcd: etcd }
+    }
+}
+
+/// An etcd, and an authority that has signed the certificate `copy`.
+fn begin(name: &str) -> (Etcd, Authority) {
+    let authority = Authority::new(name);
+    authority.sign_nameless("copy");
+    (Etcd::start(&format!("bus-{name}")), authority)
 }
 
 impl Copy {
@@ -84,8 +112,12 @@ impl Copy {
     fn link_of_replica(&self) -> String {
         let mut client = self.server.client();
         ok(&mut client, "CLIENT CAPA cluster node");
-        let list = text(ask(&mut client, "CLIENT LIST TYPE replica"));
-        list.split(' ').next().unwrap_or_default().trim().to_owned()
+        first_link(&mut client)
+    }
+
+    /// Whether it leads its shard.
+    fn leads(&self) -> bool {
+        self.says("role:master\r\n")
     }
 
     /// A section of INFO, of this copy itself.
@@ -94,6 +126,12 @@ impl Copy {
         ok(&mut client, "CLIENT CAPA cluster node");
         text(ask(&mut client, "INFO replication")).contains(line)
     }
+}
+
+/// The first connection of a replica, as CLIENT LIST names it; empty: there is none.
+fn first_link(client: &mut Client) -> String {
+    let list = text(ask(client, "CLIENT LIST TYPE replica"));
+    list.split(' ').next().unwrap_or_default().trim().to_owned()
 }
 
 fn options(authority: &Authority, name: &str, bus_port: u16) -> String {
@@ -189,16 +227,9 @@ fn is_let_in(authority: &Authority, port: u16, name: Option<&str>) -> bool {
 
 #[test]
 fn nothing_passes_between_copies_in_clear() {
-    let etcd = Etcd::start("bus");
-    let authority = Authority::new("bus");
-    authority.sign_nameless("copy");
-    let mut copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
-    join(&copies);
-    all_say(&copies, "cluster_bus_tls:1\r\n");
-    let [first, second, third] = &copies;
-    eventually("the replica has a link by the bus", || {
-        first.bus.connections() > 0 && third.says("master_link_status:up\r\n")
-    });
+    let mut trio = Trio::start("clear");
+    let copies = &mut trio.copies;
+    let [first, second, third] = &*copies;
     // Forwarding, replication.
     work(&[first, second, third], "before");
     let mut client = second.server.client();
@@ -217,19 +248,16 @@ fn nothing_passes_between_copies_in_clear() {
 
     // A fail-over.
     copies[0].server.kill().expect("it runs");
-    let [_, second, third] = &copies;
+    let [first, second, third] = &*copies;
     eventually("the replica leads", || third.says("role:master\r\n"));
     work(&[second, third], "after");
-    let [first, ..] = &copies;
     assert_unseen(&[first, second, third]);
     assert!([first, second].iter().all(|copy| copy.bus.has_seen(&[0x16, 3, 1])), "no TLS is seen");
 }
 
 #[test]
 fn the_bus_lets_in_certificates_of_the_authority_alone() {
-    let etcd = Etcd::start("bus-doors");
-    let (authority, other) = (Authority::new("doors"), Authority::new("other"));
-    authority.sign_nameless("copy");
+    let ((etcd, authority), other) = (begin("doors"), Authority::new("other"));
     authority.sign("client");
     let copy = Copy::start(&etcd, &authority, Some("copy"));
     assert_eq!(in_clear(copy.bus_port), NOT_TLS);
@@ -247,9 +275,7 @@ fn the_bus_lets_in_certificates_of_the_authority_alone() {
 
 #[test]
 fn a_copy_of_a_release_without_a_bus_keeps_the_database_plain() {
-    let etcd = Etcd::start("bus-mixed");
-    let authority = Authority::new("mixed");
-    authority.sign_nameless("copy");
+    let (etcd, authority) = begin("mixed");
     let start = |name| Copy::start(&etcd, &authority, name);
     let mut copies = [start(Some("copy")), start(Some("copy")), start(None)];
     join(&copies);
@@ -277,12 +303,7 @@ fn a_copy_of_a_release_without_a_bus_keeps_the_database_plain() {
 
 #[test]
 fn a_shard_whose_bus_port_is_not_known_is_not_left_out() {
-    let etcd = Etcd::start("bus-unknown");
-    let authority = Authority::new("unknown");
-    authority.sign_nameless("copy");
-    let mut copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
-    join(&copies);
-    all_say(&copies, "cluster_bus_tls:1\r\n");
+    let Trio { mut copies, authority, _etcd } = Trio::start("unknown");
     work(&copies.iter().collect::<Vec<_>>(), "before");
     // The one that leads the upper half goes. A replica that is started then has never heard of its
     // bus port.
@@ -317,30 +338,37 @@ fn a_shard_whose_bus_port_is_not_known_is_not_left_out() {
     assert_unseen(&copies.iter().collect::<Vec<_>>());
 }
 
-#[test]
-fn links_outlive_the_certificates_that_they_began_with() {
-    let etcd = Etcd::start("bus-renewed");
-    let authority = Authority::new("renewed");
-    let end = SystemTime::now() + Duration::from_secs(12);
-    authority.sign_until("copy", end);
-    let copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
-    join(&copies);
-    all_say(&copies, "cluster_bus_tls:1\r\n");
-    let [first, second, third] = &copies;
-    eventually("the link is up", || third.says("master_link_status:up\r\n"));
-    work(&[first, second, third], "before");
+/// Puts the files of another authority in the place of those that copies have, as a renewal does.
+/// Those of before are `old.crt` and `old.key`.
+fn renew(authority: &Authority) -> Authority {
+    let other = Authority::new("renewal");
+    other.sign_nameless("copy");
     for file in ["crt", "key"] {
         let path = |name: &str| authority.path(&format!("{name}.{file}"));
         std::fs::copy(path("copy"), path("old")).expect("it is copied");
     }
+    for file in ["ca.crt", "copy.crt", "copy.key"] {
+        std::fs::copy(other.path(file), authority.path(file)).expect("it is copied");
+    }
+    for file in ["old.crt", "old.key"] {
+        std::fs::copy(authority.path(file), other.path(file)).expect("it is copied");
+    }
+    other
+}
+
+#[test]
+fn links_outlive_the_certificates_that_they_began_with() {
+    let trio = Trio::start("renewed");
+    let copies = &trio.copies;
+    let [first, second, third] = copies;
+    work(&[first, second, third], "before");
     let link = first.link_of_replica();
-    authority.sign_nameless("copy");
-    eventually("the new certificate is used", || {
-        let is_told = |copy: &Copy| copy.server.log().contains("Certificates have changed");
-        copies.iter().all(is_told)
-    });
-    eventually("the old certificate has ended", || {
-        SystemTime::now() > end && !is_let_in(&authority, first.bus_port, Some("old"))
+    let other = renew(&trio.authority);
+    eventually("all have the new certificates, and let in no old ones", || {
+        copies.iter().all(|copy| {
+            is_let_in(&other, copy.bus_port, Some("copy"))
+                && !is_let_in(&other, copy.bus_port, Some("old"))
+        })
     });
     work(&[first, second, third], "after");
     assert!(third.says("master_link_status:up\r\n"));
@@ -353,4 +381,262 @@ fn links_outlive_the_certificates_that_they_began_with() {
     });
     work(&[first, second, third], "new");
     assert_unseen(&[first, second, third]);
+}
+
+#[test]
+fn a_password_passes_by_the_bus_alone() {
+    const PASSWORD: &str = "seven-otters-below-a-bridge";
+    let trio = Trio::start("password");
+    let [first, second, third] = &trio.copies;
+    let set = |copy: &Copy, option: &str| {
+        ok(&mut copy.server.node_client(), &format!("CONFIG SET {option} {PASSWORD}"));
+    };
+    trio.copies.iter().for_each(|copy| set(copy, "masterauth"));
+    trio.copies.iter().for_each(|copy| set(copy, "requirepass"));
+    let client = |copy: &Copy| {
+        let mut client = copy.server.client();
+        ok(&mut client, &format!("AUTH {PASSWORD}"));
+        client
+    };
+    let node = |copy: &Copy| {
+        let mut client = client(copy);
+        ok(&mut client, "CLIENT CAPA cluster node");
+        client
+    };
+    let says =
+        |copy: &Copy, line: &str| text(ask(&mut node(copy), "INFO replication")).contains(line);
+    let link = first_link(&mut node(first));
+    ok(&mut node(third), "CLIENT KILL TYPE master SKIPME no");
+    eventually("the link is made anew", || !["", &*link].contains(&&*first_link(&mut node(first))));
+    eventually("the replica has logged in", || says(third, "master_link_status:up\r\n"));
+    for (copy, key) in [(first, "foo"), (second, "b"), (third, "b"), (third, "foo")] {
+        eventually("it is written", || {
+            ask(&mut client(copy), &format!("SET {key} {SECRET}")) == Reply::Simple(b"OK".to_vec())
+        });
+    }
+    assert_eq!(ask(&mut client(second), "GET b"), Reply::Bulk(SECRET.into()));
+    assert!(ask(&mut third.server.client(), "GET b").is_error(), "it asks for the password");
+    assert!(trio.copies.iter().all(|copy| says(copy, "cluster_bus_tls:1\r\n")));
+    assert_unseen(&[first, second, third]);
+    for tap in trio.copies.iter().flat_map(|copy| [&copy.plain, &copy.bus]) {
+        assert!(!tap.has_seen(PASSWORD.as_bytes()), "the password has passed in clear");
+    }
+}
+
+#[test]
+fn a_port_for_others_can_be_announced_anew_while_a_copy_leads() {
+    let trio = Trio::start("moved");
+    let [first, second, third] = &trio.copies;
+    let epoch = |copy: &Copy| {
+        let info = text(ask(&mut copy.server.node_client(), "INFO replication"));
+        info.lines().find(|line| line.starts_with("stream_epoch:")).map(str::to_owned)
+    };
+    let before = epoch(first);
+    let moved = Tap::new();
+    moved.lead_to(first.bus_port);
+    let request = format!("CONFIG SET cluster-announce-bus-port {}", moved.port());
+    ok(&mut first.server.node_client(), &request);
+    // What it answers for its shard meanwhile: its lease goes on.
+    for number in 0..100 {
+        let reply = ask(&mut first.server.client(), &format!("SET {{b}} {SECRET}-{number}"));
+        assert_eq!(reply, Reply::Simple(b"OK".to_vec()), "request {number}");
+    }
+    first.bus.lead_to(0);
+    ok(&mut third.server.node_client(), "CLIENT KILL TYPE master SKIPME no");
+    eventually("the link is made anew by the new port", || {
+        moved.connections() > 0 && third.says("master_link_status:up\r\n")
+    });
+    work(&[first, second, third], "moved");
+    assert_eq!(epoch(first), before, "another leadership has begun");
+    assert_unseen(&[first, second, third]);
+    assert!(!moved.has_seen(SECRET.as_bytes()), "a value has passed in clear");
+}
+
+#[test]
+fn a_port_of_clients_that_is_the_one_for_others_is_refused() {
+    let (etcd, authority) = begin("ports");
+    authority.sign("client");
+    let copy = Copy::start(&etcd, &authority, Some("copy"));
+    let mut client = copy.server.node_client();
+    for option in ["port", "tls-port"] {
+        let reply = ask(&mut client, &format!("CONFIG SET {option} {}", copy.bus_port));
+        let Reply::Error(why) = reply else { panic!("{option}: {reply:?}") };
+        let why = String::from_utf8_lossy(&why).into_owned();
+        assert!(why.contains("is a port of clients as well: set another cluster-port"), "{why}");
+    }
+    assert_eq!(copy.ask("PING"), Reply::Simple(b"PONG".to_vec()));
+    assert!(is_let_in(&authority, copy.bus_port, Some("client")));
+}
+
+#[test]
+fn certificates_that_cannot_be_used_keep_no_others_from_being_renewed() {
+    let (etcd, authority) = begin("sets");
+    let first = authority.sign("server");
+    authority.sign("client");
+    let copy = Copy::start(&etcd, &authority, Some("copy"));
+    let port = free_port().expect("a port is free");
+    let file = |name: &str| authority.path(name);
+    let (cert, key, ca) = (file("server.crt"), file("server.key"), file("ca.crt"));
+    let mut client = copy.server.node_client();
+    // Those of the bus are broken before the others are set, and when these are renewed.
+    authority.write("copy.key", "no key");
+    let request = format!(
+        "CONFIG SET tls-cert-file {cert} tls-key-file {key} tls-ca-cert-file {ca} \
+         tls-auth-clients no tls-port {port}"
+    );
+    ok(&mut client, &request);
+    assert_eq!(authority.connect(port).certificate(), first);
+    let second = authority.sign("server");
+    eventually("a new connection has the new certificate", || {
+        authority.connect(port).certificate() == second
+    });
+    eventually("the log says which are not used", || {
+        copy.server.log().contains("the old ones stay: Failed to configure the bus")
+    });
+    assert!(is_let_in(&authority, copy.bus_port, Some("client")), "the old ones have stayed");
+    // The other way round.
+    authority.write("server.key", "no key");
+    authority.sign_nameless("copy");
+    eventually("the new certificate of the bus is used", || {
+        let mut stream = authority.open_as(copy.bus_port, "client");
+        let sent = stream.write_all(b"PING\r\n").and_then(|()| stream.flush());
+        let shown = sent.and_then(|()| stream.read_exact(&mut [0; 7])).map(|()| {
+            stream.conn.peer_certificates().expect("it has shown one")[0].clone().into_owned()
+        });
+        let pem = std::fs::read(file("copy.crt")).expect("it is there");
+        let wanted = CertificateDer::from_pem_slice(&pem).expect("it is one");
+        shown.is_ok_and(|shown| shown == wanted)
+    });
+    assert_eq!(authority.connect(port).certificate(), second);
+}
+
+#[test]
+fn copies_that_do_not_reach_each_other_by_the_bus_go_on_without() {
+    let (etcd, authority) = begin("closed");
+    let mut copies = [(); 3].map(|()| Copy::start(&etcd, &authority, None));
+    join(&copies);
+    // A firewall lets no more through than before.
+    copies.iter().for_each(|copy| copy.bus.lead_to(0));
+    for copy in &mut copies {
+        copy.restart(&authority, Some("copy"));
+        eventually("it is back", || copy.says("master_link_status:up\r\n") || copy.leads());
+    }
+    let [first, second, third] = &copies;
+    all_say(&copies, "cluster_bus_unreached:127.0.0.1:");
+    work(&[first, second, third], "closed");
+    all_say(&copies, "cluster_bus_tls:0\r\n");
+    // Two of three paths are no good.
+    first.bus.lead_to(first.bus_port);
+    second.bus.lead_to(second.bus_port);
+    eventually("the third reaches the others", || third.says("cluster_bus_announced:1\r\n"));
+    all_say(&copies[..2], &format!("cluster_bus_unreached:127.0.0.1:{}\r\n", third.bus.port()));
+    work(&[first, second, third], "half");
+    all_say(&copies, "cluster_bus_tls:0\r\n");
+    third.bus.lead_to(third.bus_port);
+    all_say(&copies, "cluster_bus_tls:1\r\n");
+    work(&[first, second, third], "open");
+    assert!(!text(ask(&mut first.server.node_client(), "INFO replication")).contains("unreached"));
+}
+
+/// What a server answers a client with TLS: the text of a bulk reply, or a line. `is_node`: of this
+/// node itself.
+fn by_tls(authority: &Authority, port: u16, is_node: bool, request: &str) -> String {
+    let mut stream = authority.open(port);
+    let capable = is_node.then_some("CLIENT CAPA cluster node");
+    let mut answer = String::new();
+    for request in capable.into_iter().chain([request]) {
+        let words: Vec<&str> = request.split(' ').collect();
+        stream.write_all(&encode(&words)).expect("it is sent");
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            stream.read_exact(&mut byte).expect("an answer");
+            line.push(byte[0]);
+        }
+        answer = String::from_utf8_lossy(&line).trim_end().to_owned();
+    }
+    let Some(len) = answer.strip_prefix('$').and_then(|len| len.parse::<usize>().ok()) else {
+        return answer;
+    };
+    let mut text = vec![0; len];
+    stream.read_exact(&mut text).expect("all of it");
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn copies_whose_clients_have_tls_alone_follow_each_other_by_the_bus() {
+    let trio = Trio::start("tls-alone");
+    let authority = &trio.authority;
+    authority.sign("server");
+    let file = |name: &str| authority.path(name);
+    let (cert, key, ca) = (file("server.crt"), file("server.key"), file("ca.crt"));
+    // Neither tls-replication nor tls-cluster is set.
+    let ports = trio.copies.each_ref().map(|copy| {
+        let port = free_port().expect("a port is free");
+        let mut client = copy.server.node_client();
+        let request = format!(
+            "CONFIG SET tls-cert-file {cert} tls-key-file {key} tls-ca-cert-file {ca} \
+             tls-auth-clients no tls-port {port}"
+        );
+        ok(&mut client, &request);
+        ok(&mut client, "CONFIG SET port 0 cluster-announce-port 0");
+        port
+    });
+    let [first, _, third] = ports;
+    let says = |port: u16, line: &str| {
+        let shown = by_tls(authority, port, true, "INFO replication");
+        shown.contains(line)
+    };
+    eventually("all see the new addresses", || {
+        ports.iter().all(|&port| {
+            let nodes = by_tls(authority, port, true, "CLUSTER NODES");
+            ports.iter().all(|other| nodes.contains(&format!("127.0.0.1:{other}@")))
+        })
+    });
+    // A replica says its port when it connects.
+    by_tls(authority, third, true, "CLIENT KILL TYPE master SKIPME no");
+    // The primary of before has to follow one that it knows by its port with TLS.
+    eventually("the replica takes over", || {
+        let _ = by_tls(authority, third, true, "CLUSTER FAILOVER");
+        says(third, "role:master\r\n")
+    });
+    eventually("the other one follows", || {
+        says(first, "role:slave\r\n") && says(first, "master_link_status:up\r\n")
+    });
+    for port in ports {
+        for key in ["b", "foo"] {
+            let request = format!("SET {key} {SECRET}-{port}");
+            eventually("it is written", || by_tls(authority, port, false, &request) == "+OK");
+        }
+    }
+    assert_unseen(&trio.copies.each_ref());
+}
+
+#[test]
+fn migrate_finds_a_copy_by_the_names_that_clients_are_told() {
+    let trio = Trio::start("names");
+    let [first, second, _] = &trio.copies;
+    let mut client = second.server.node_client();
+    ok(&mut client, "CONFIG SET cluster-announce-hostname localhost");
+    eventually("others know the name", || {
+        let nodes = text(ask(&mut first.server.node_client(), "CLUSTER NODES"));
+        nodes.contains(&format!(":{}@{},localhost ", second.plain.port(), second.bus.port()))
+    });
+    // The slot moves key by key; the key goes by the bus, although the tap in front of the port of
+    // clients would take it in clear.
+    work(&[first], "before");
+    let slot = ask(&mut first.server.node_client(), "CLUSTER KEYSLOT b");
+    let Reply::Integer(slot) = slot else { panic!("{slot:?}") };
+    for (copy, what) in [(second, "IMPORTING"), (first, "MIGRATING")] {
+        let other = if what == "IMPORTING" { first.id() } else { second.id() };
+        operate(copy, &format!("CLUSTER SETSLOT {slot} {what} {other}"));
+    }
+    let before = (second.plain.connections(), second.bus.connections());
+    let request = format!("MIGRATE localhost {} {{b}}-before-0 0 5000", second.plain.port());
+    eventually("the key moves", || {
+        let reply = ask(&mut first.server.node_client(), &request);
+        reply == Reply::Simple(b"OK".to_vec())
+    });
+    assert!(second.bus.connections() > before.1, "it went by another port");
+    assert_eq!(second.plain.connections(), before.0, "it went by the port of clients");
+    assert_unseen(&[first, second]);
 }

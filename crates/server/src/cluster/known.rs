@@ -124,6 +124,7 @@ mod tests {
             quorum: 2,
             fence: 2,
             member: Some(Incarnation(u64::MAX)),
+            has_bus: true,
         };
         assert_eq!(read(&path), None, "there is no file yet");
         write(&path, &known).expect("it can be written");

@@ -30,6 +30,7 @@ mod known;
 pub mod leave;
 mod moves;
 mod operator;
+mod probe;
 mod promises;
 mod publish;
 mod refusal;
@@ -61,6 +62,7 @@ use engine::membership::Request;
 use etcd::{Client, Credentials, Endpoint, Way};
 use identity::{Announcer, Identity};
 use known::Notebook;
+use probe::Probe;
 use process::thread;
 use promises::Promises;
 use publish::Publisher;
@@ -213,6 +215,7 @@ struct Host {
     promises: Promises,
     switch: Switch,
     silence: Silence,
+    probe: Probe,
     publisher: Publisher,
     /// The leadership that this server has begun last.
     leadership: Leadership,
@@ -249,6 +252,7 @@ impl Host {
             notebook,
             switch: Switch::default(),
             silence: Silence::default(),
+            probe: Probe::new(engine),
             publisher: Publisher::new(engine, id, began),
             leadership: Leadership::default(),
             counted: Default::default(),
@@ -298,7 +302,8 @@ impl Host {
     fn facts(&mut self) -> Facts {
         let mut copy = self.driver.copy();
         copy.reincarnate(self.data.incarnation());
-        copy.announce_bus(bus::announced_port(&self.engine.config));
+        copy.listens_on_bus(bus::announced_port(&self.engine.config));
+        self.probe.follow(&mut copy);
         let mut facts = self.data.facts(&copy);
         facts.linked = switch::linked(self.engine, &copy);
         facts.level = self.switch.level(self.engine);
@@ -382,8 +387,7 @@ impl Host {
             return None;
         }
         let address = &copy.address;
-        let by_tls = self.engine.config.tls_replication();
-        let port = if by_tls { address.tls_port } else { address.port };
+        let port = address.naming_port(self.engine.config.tls_replication());
         Some((address.host.clone(), port))
     }
 

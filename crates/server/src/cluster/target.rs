@@ -32,7 +32,7 @@ impl Target {
         let address = &copy.ok_or("the target has gone")?.address;
         let copies = view.topology.value.shard_of(node).map_or(0, |shard| replicas(view, shard));
         let config = &&engine.config;
-        let port = if config.tls_cluster() { address.tls_port } else { address.port };
+        let port = address.port_for(config.tls_cluster());
         let (user, password) = (config.primaryuser(), config.primaryauth());
         let (user, password): (&[u8], &[u8]) = (&user, &password);
         let login = match (user.is_empty(), password.is_empty()) {

@@ -183,8 +183,7 @@ impl Shared {
             // What is asked there fails: no shard is left out, and no link to the port of clients
             // from before goes on in clear.
             Some(Certificates::Bus) => published.bus.port_of(copy.id).unwrap_or(0),
-            Some(Certificates::Server) => address.tls_port,
-            None => address.port,
+            of => address.port_for(of.is_some()),
         };
         if port == 0 && of != Some(Certificates::Bus) {
             return None;
@@ -201,14 +200,6 @@ impl Shared {
         self.follow_tls();
     }
 
-    /// Returns which certificates links use. `None`: they are plain.
-    fn certificates(&self) -> Option<Certificates> {
-        match bus::is_used(self.engine) {
-            true => Some(Certificates::Bus),
-            false => self.engine.config.tls_cluster().then_some(Certificates::Server),
-        }
-    }
-
     /// Takes over the rules of TLS for links, if the options about it have changed. Those that do
     /// not work are tried again: until then links go on by the rules before, if these are for the
     /// same port, and otherwise none is made.
@@ -216,7 +207,7 @@ impl Shared {
         let config = &&self.engine.config;
         // Held all the time: what another thread has seen earlier is not taken over later.
         let mut tls = lock(&self.tls);
-        let of = self.certificates();
+        let of = bus::certificates(self.engine, config.tls_cluster());
         let options = tls::outgoing_options(config, of);
         if tls.options.as_ref() == Some(&options) {
             tls.failed = None;

@@ -40,7 +40,7 @@ impl Link {
         // What a quorum has confirmed at the source has to be safe in the same way at the target.
         let copies = replicas.count().max(topology.quorum.saturating_sub(1));
         let config = &&engine.config;
-        let port = if config.tls_cluster() { address.tls_port } else { address.port };
+        let port = address.port_for(config.tls_cluster());
         let host = engine.host().ok_or("the server ends")?;
         let peer = host.connect_to_copy(target.id, (&address.host, port), TIMEOUT);
         let mut link = Link { peer: peer.map_err(failed)?, copies };

@@ -161,10 +161,10 @@ impl<'t> Uplink<'t> {
 
     fn around(&self) -> Surroundings {
         let config = &self.engine.config;
-        let announced = config.replica_announce_port();
-        let is_encrypted = config.tls_replication() && config.tls_port() != 0;
-        let own = if is_encrypted { config.tls_port() } else { config.port() };
-        let port = if announced != 0 { announced } else { own };
+        let port = match config.replica_announce_port() {
+            0 => own_port(config),
+            announced => announced,
+        };
         let bytes = |text: config::Text| text.to_vec();
         let journal = &self.engine.journal;
         let is_known = journal.is_history_known() && !self.engine.upstream.link().is_incomplete;
@@ -599,6 +599,19 @@ impl Uplink<'_> {
         let held = self.next.as_ref().map_or(0, Piece::bytes_left) + self.input.rest().len();
         self.engine.upstream.link().held_bytes = held as u64;
     }
+}
+
+/// Returns the port that the primary is told. In a cluster it is one that the topology has, since
+/// the primary knows its copies by them.
+fn own_port(config: &Config) -> u16 {
+    let or = |announced: u16, own: u16| match announced {
+        port if port > 0 && config.cluster_enabled() => port,
+        _ => own,
+    };
+    let plain = or(config.cluster_announce_port(), config.port());
+    let tls = or(config.cluster_announce_tls_port(), config.tls_port());
+    let is_encrypted = config.tls_replication() || plain == 0;
+    if is_encrypted && tls != 0 { tls } else { plain }
 }
 
 /// Connects to the primary, with TLS if configured. Returns whether by the bus.
