@@ -1,5 +1,6 @@
 //! The thread of a node: its lease, what the site says of this machine, and the copies.
 
+use crate::bus;
 use crate::change;
 use crate::copies::Copies;
 use crate::leaders::Leaders;
@@ -283,7 +284,8 @@ impl Daemon {
         if site.rank(&self.name) == Some(0) && !site.clear.is_empty() {
             self.seal(&site.clear)?;
         }
-        let warnings = site.warnings(&self.store.keys);
+        let mut warnings = site.warnings(&self.store.keys);
+        warnings.extend(bus::warnings(&site));
         for warning in warnings.iter().filter(|it| !self.warnings.contains(it)) {
             log!(Warning, "{warning}");
             self.shared_notes.push(warning.clone());

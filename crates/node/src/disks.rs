@@ -25,8 +25,8 @@ const STEP: Duration = Duration::from_millis(100);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long a copy may be without its primary: a switch takes less.
-const MAX_UNLINKED: Duration = Duration::from_secs(10);
+/// How long a copy may be without its primary, or its port for others: a switch takes less.
+const MAX_TROUBLE: Duration = Duration::from_secs(10);
 
 /// What a disk has to have left. etcd makes room for its log in pieces of this size.
 const MIN_FREE_BYTES: u64 = 64 << 20;
@@ -40,12 +40,12 @@ const FIELDS: [(&str, &str); 3] = [
 
 /// Looks until `is_over`. `directory` is the node's.
 pub fn watch(shared: &Arc<Shared>, directory: &Path, is_over: &AtomicBool) {
-    let mut links = Links::default();
+    let mut long = Long::default();
     let mut looked: Option<Instant> = None;
     while !is_over.load(Ordering::Relaxed) {
         if looked.is_none_or(|at| at.elapsed() >= LOOK) {
             look_at_disk(shared, directory);
-            look(shared, &mut links, is_over);
+            look(shared, &mut long, is_over);
             looked = Some(Instant::now());
         }
         std::thread::sleep(STEP);
@@ -92,8 +92,10 @@ fn too_full(folder: &Path, Space { free_bytes, size_bytes }: Space) -> String {
     )
 }
 
-fn look(shared: &Shared, links: &mut Links, is_over: &AtomicBool) {
+fn look(shared: &Shared, long: &mut Long, is_over: &AtomicBool) {
     let site = shared.site();
+    let own = site.machines.get(&shared.machine);
+    let has_bus = own.is_some_and(|known| known.spec.value.bus_port_offset > 0);
     let before = shared.troubles();
     let mut troubles = BTreeMap::new();
     for (_, database, placed) in site.placed_on(&shared.machine) {
@@ -104,16 +106,25 @@ fn look(shared: &Shared, links: &mut Links, is_over: &AtomicBool) {
         let address = (&*placed.host, placed.port);
         let sections = ["persistence", "replication"];
         let trouble = match talk::info(address, database.login(), &sections, ANSWER) {
-            Ok(info) => Trouble {
-                disk: refused(&info),
-                link: links.note(copy, is_linked(&info), Instant::now()),
-            },
+            Ok(info) => {
+                let now = Instant::now();
+                let of_bus = if has_bus { unannounced(&info) } else { String::new() };
+                let is_cut = long.unlinked.note(copy, is_linked(&info), now);
+                let lacks_bus = long.without_bus.note(copy, of_bus.is_empty(), now);
+                Trouble {
+                    disk: refused(&info),
+                    link: if is_cut { UNLINKED.into() } else { String::new() },
+                    bus: if lacks_bus { of_bus } else { String::new() },
+                }
+            }
             // One that does not answer is what it was.
             Err(_) => before.get(&copy).cloned().unwrap_or_default(),
         };
         troubles.insert(copy, trouble);
     }
-    links.since.retain(|copy, _| troubles.contains_key(copy));
+    for times in [&mut long.unlinked, &mut long.without_bus] {
+        times.since.retain(|copy, _| troubles.contains_key(copy));
+    }
     troubles.retain(|_, trouble| *trouble != Trouble::default());
     shared.set_troubles(troubles);
 }
@@ -132,24 +143,44 @@ fn is_linked(info: &str) -> bool {
     !is("master_link_status", "down") || is("master_sync_in_progress", "1")
 }
 
-/// Since when copies have been without their primaries.
+/// Returns why a copy announces no port for others, or nothing. Its node knows if it has none.
+fn unannounced(info: &str) -> String {
+    match (field(info, "cluster_bus_announced"), field(info, "cluster_bus_unreached")) {
+        (Some("1"), _) => String::new(),
+        (_, Some(place)) => format!(
+            "it does not reach {place}, where another copy has, or would have, its port for other \
+             copies. Start that copy again if it is of the release before, or let this machine \
+             reach it"
+        ),
+        _ => "it was started without a port for other copies: restart the database".into(),
+    }
+}
+
+/// What is wrong with a copy that has no link for long.
+const UNLINKED: &str = "it is not connected to its primary (master_link_status): its log says why";
+
+/// Since when something is wrong with copies.
 #[derive(Default)]
-struct Links {
+struct Long {
+    unlinked: Since,
+    without_bus: Since,
+}
+
+/// Since when copies are not well.
+#[derive(Default)]
+struct Since {
     since: BTreeMap<Id, Instant>,
 }
 
-impl Links {
-    /// Notes whether a copy is connected now. Returns what is wrong if it has not been for long.
-    fn note(&mut self, copy: Id, is_linked: bool, now: Instant) -> String {
-        if is_linked {
+impl Since {
+    /// Notes whether a copy is well now. Returns whether it has not been for long.
+    fn note(&mut self, copy: Id, is_well: bool, now: Instant) -> bool {
+        if is_well {
             self.since.remove(&copy);
-            return String::new();
+            return false;
         }
         let since = *self.since.entry(copy).or_insert(now);
-        if now.saturating_duration_since(since) < MAX_UNLINKED {
-            return String::new();
-        }
-        "it is not connected to its primary (master_link_status): its log says why".into()
+        now.saturating_duration_since(since) >= MAX_TROUBLE
     }
 }
 
@@ -165,18 +196,27 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_without_its_primary_is_named_after_a_while() {
-        let (mut links, began) = (Links::default(), Instant::now());
+    fn a_copy_that_is_not_well_is_named_after_a_while() {
+        let (mut times, began) = (Since::default(), Instant::now());
         let [one, other] = ["1", "2"].map(|digit| digit.repeat(40).parse().expect("an id"));
-        let mut say = |copy, is_linked, seconds| {
-            links.note(copy, is_linked, began + Duration::from_secs(seconds))
+        let mut is_long = |copy, is_well, seconds| {
+            times.note(copy, is_well, began + Duration::from_secs(seconds))
         };
-        assert_eq!(say(one, false, 0), "");
-        assert_eq!(say(one, false, 9), "");
-        assert!(say(one, false, 10).contains("not connected to its primary"));
-        assert_eq!(say(other, false, 10), "", "each has a time of its own");
-        assert_eq!(say(one, true, 15), "");
-        assert_eq!(say(one, false, 20), "", "the time begins anew");
+        assert!(!is_long(one, false, 0));
+        assert!(!is_long(one, false, 9));
+        assert!(is_long(one, false, 10));
+        assert!(!is_long(other, false, 10), "each has a time of its own");
+        assert!(!is_long(one, true, 15));
+        assert!(!is_long(one, false, 20), "the time begins anew");
+    }
+
+    #[test]
+    fn a_copy_that_announces_no_port_for_others_says_why() {
+        assert_eq!(unannounced("cluster_bus_announced:1\r\n"), "");
+        let cut = "cluster_bus_announced:0\r\ncluster_bus_unreached:10.0.0.2:22000\r\n";
+        assert!(unannounced(cut).starts_with("it does not reach 10.0.0.2:22000,"));
+        // One of the release before, whose process goes on below a node of this one.
+        assert!(unannounced("role:master\r\n").contains("restart the database"));
     }
 
     #[test]

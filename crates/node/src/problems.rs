@@ -4,6 +4,7 @@
 //! is lost, the next one knows what was told before, and tells what was told lately again: the lost
 //! one may not have sent it.
 
+use crate::bus;
 use crate::shared::Shared;
 use crate::show::{self, DatabaseShown, MachineShown};
 use crate::site::Site;
@@ -66,7 +67,8 @@ pub fn look(store: &mut Store, site: &Site) -> Result<Found, Problem> {
     let (health, members) = store.health()?;
     let databases = show::databases(store, site)?;
     let machines = show::machines(site);
-    let said = site.warnings(&store.keys).into_iter().chain(etcd::version_warning(&health.version));
+    let said = site.warnings(&store.keys).into_iter().chain(bus::warnings(site));
+    let said = said.chain(etcd::version_warning(&health.version));
     let mut alerts: Vec<Alert> = said.map(|text| split(&text)).collect();
     alerts.extend(machines.iter().filter_map(of_machine));
     databases.iter().filter(|it| it.stage == "ready").for_each(|it| of_database(it, &mut alerts));

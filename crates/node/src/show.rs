@@ -106,6 +106,9 @@ pub struct CopyShown {
     /// What is wrong with its link to its primary.
     #[serde(default)]
     pub link_error: String,
+    /// Why it has no port for other copies, which keeps its database without TLS between them.
+    #[serde(default)]
+    pub bus_error: String,
     /// Whether it answers.
     pub answers: bool,
     /// Bytes in use.
@@ -268,6 +271,7 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
         restarts: report.map_or(0, |report| report.restarts),
         note: report.map_or(String::new(), |report| report.note.clone()),
         disk_error: report.map_or(String::new(), |report| report.disk_error.clone()),
+        bus_error: report.map_or(String::new(), |report| report.bus_error.clone()),
         // One that leads since has no link any more.
         link_error: report
             .filter(|_| role != "primary")

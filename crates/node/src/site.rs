@@ -39,6 +39,10 @@ pub struct Machine {
     /// The bus port of a copy is its port and this number. 0: copies have none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bus_port_offset: u16,
+    /// The port with TLS for clients, beside the plain one, is that and this number. 0: there is
+    /// none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tls_port_offset: u16,
     /// The version of its node.
     pub version: String,
     /// Both of the following in one number, for nodes of version 0.1, which know no other: 2 if it
@@ -145,6 +149,9 @@ pub struct CopyReport {
     /// What is wrong with its link to its primary.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub link_error: String,
+    /// Why it has no port for other copies although its machine gives it one.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bus_error: String,
 }
 
 /// What copies say is wrong with them. A text is empty if nothing is.
@@ -154,6 +161,8 @@ pub struct Trouble {
     pub disk: String,
     /// What is wrong with the link to the primary.
     pub link: String,
+    /// Why it announces no port for other copies.
+    pub bus: String,
 }
 
 /// The trouble of each copy that has some.

@@ -11,9 +11,8 @@ use crate::site::{CopyReport, Database, Placed, ProcessState, Site, Stage, Troub
 use crate::supervise::{SETTLED, Supervised, Survivors};
 use crate::unplaced::Known;
 use cluster::id::Id;
-use files::Common;
+use files::{Bus, Common};
 use process::{beside, log};
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -71,6 +70,8 @@ struct Copy {
     is_unwritten: bool,
     /// What was wrong last.
     note: Note,
+    /// Why it has no port for other copies although the machine gives it one; empty if it has it.
+    bus_error: String,
     /// Its process has ended, and the node has not said so at etcd yet.
     is_to_be_released: bool,
     /// It is to end.
@@ -164,7 +165,10 @@ impl Copies {
     fn want_one(&mut self, name: &str, database: &Database, placed: &Placed) {
         let title = format!("{name}-{}-{:?}", placed.shard + 1, placed.copy);
         let log = self.directory.join("logs").join(format!("{title}.log"));
-        let bus = self.bus_port(placed.port);
+        let (bus, bus_error) = match self.bus_port(placed.port) {
+            Ok(bus) => (bus, None),
+            Err(why) => (None, Some(why)),
+        };
         let text = files::configuration(&self.common, database, placed, (&log, bus));
         let copy = self.copies.entry(placed.copy).or_insert_with(|| {
             let directory = self.directory.join("copies").join(title);
@@ -183,6 +187,7 @@ impl Copies {
                 is_starting: false,
                 is_unwritten: false,
                 note: Note::default(),
+                bus_error: String::new(),
                 is_to_be_released: false,
                 is_leaving: false,
                 is_deleted: false,
@@ -193,6 +198,9 @@ impl Copies {
         if database.stage == Stage::Deleting || placed.is_leaving {
             copy.delete();
             return;
+        }
+        if let Some(why) = bus_error {
+            copy.lacks_bus(why);
         }
         let known = Known { name: name.to_owned(), copy: placed.copy, database: database.clone() };
         match text {
@@ -206,13 +214,6 @@ impl Copies {
                 };
                 let written = prepared.and_then(|()| known.write(&copy.directory));
                 let was_unwritten = std::mem::replace(&mut copy.is_unwritten, written.is_err());
-                if bus.is_none() && self.common.bus.is_some() {
-                    log!(
-                        Warning,
-                        "Copy {:?} of {name} has no port for other copies: {NO_BUS}",
-                        placed.copy
-                    );
-                }
                 match written {
                     Err(error) => {
                         copy.note = Note::new(format!("its files cannot be written: {error}"));
@@ -225,10 +226,23 @@ impl Copies {
         }
     }
 
-    /// Returns the port for other copies of a copy with this port, unless it is another's.
-    fn bus_port(&self, port: u16) -> Option<u16> {
-        let wanted = port.checked_add(self.common.bus.as_ref()?.port_offset)?;
-        (!self.taken.contains(&wanted)).then_some(wanted)
+    /// Returns the port for other copies of a copy with this port. `None`: the machine has none.
+    ///
+    /// # Errors
+    /// It is no port, or another's.
+    fn bus_port(&self, port: u16) -> Result<Option<u16>, String> {
+        let Some(Bus { port_offset, .. }) = self.common.bus else { return Ok(None) };
+        match port.checked_add(port_offset) {
+            None => Err(format!(
+                "its port for other copies would be {port} and {port_offset}, which is no port. \
+                 {OTHER_OFFSET}"
+            )),
+            Some(taken) if self.taken.contains(&taken) => Err(format!(
+                "its port for other copies would be {taken}, which a database or node has. \
+                 {OTHER_OFFSET}"
+            )),
+            wanted => Ok(wanted),
+        }
     }
 
     /// Ends all copies; their files stay, and none is started any more.
@@ -277,7 +291,7 @@ impl Copies {
     /// Returns what there is to say of each. `troubles` are what copies say themselves.
     pub fn reports(&self, troubles: &Troubles) -> Vec<CopyReport> {
         let report = |(id, copy): (&Id, &Copy)| {
-            let Trouble { disk, link } = troubles.get(id).cloned().unwrap_or_default();
+            let Trouble { disk, link, bus } = troubles.get(id).cloned().unwrap_or_default();
             CopyReport {
                 copy: *id,
                 database: copy.database.clone(),
@@ -292,6 +306,7 @@ impl Copies {
                 note: copy.note.text.clone(),
                 disk_error: disk,
                 link_error: link,
+                bus_error: if copy.bus_error.is_empty() { bus } else { copy.bus_error.clone() },
             }
         };
         self.copies.iter().map(report).collect()
@@ -388,26 +403,35 @@ impl Copy {
             && !self.text.is_empty()
     }
 
+    /// Notes and logs why it has no port for other copies.
+    fn lacks_bus(&mut self, why: String) {
+        if self.bus_error != why {
+            let (copy, database) = (self.placed.copy, &self.database);
+            log!(
+                Warning,
+                "Copy {copy:?} of {database}: {why}. Its database is without TLS between copies \
+                 until then"
+            );
+            self.bus_error = why;
+        }
+    }
+
     /// Returns its configuration; without the port for other copies if another process has it. The
     /// database serves, and does without TLS between its copies.
-    fn startable_text(&self) -> Cow<'_, str> {
+    fn startable_text(&mut self) -> String {
         let port = self.text.lines().find_map(|line| line.strip_prefix("cluster-port "));
         let port = port.and_then(|port| port.trim_matches('"').parse::<u16>().ok());
+        let Some(port) = port else { return self.text.clone() };
         // The kernel may still be closing the sockets of the process before.
-        let port = port.filter(|_| self.process.early_ends() >= ENDS_BEFORE_NO_BUS);
-        let Some(port) = port else { return Cow::Borrowed(&self.text) };
-        match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                log!(
-                    Warning,
-                    "Copy {:?} of {} starts without port {port}, which is taken: {NO_BUS}",
-                    self.placed.copy,
-                    self.database
-                );
-                Cow::Owned(files::without_bus(&self.text))
-            }
-            _ => Cow::Borrowed(&self.text),
+        if self.process.early_ends() < ENDS_BEFORE_NO_BUS || !is_taken(port) {
+            self.bus_error.clear();
+            return self.text.clone();
         }
+        self.lacks_bus(format!(
+            "its port for other copies, {port}, is taken by another process. End that process and \
+             restart the database, or start the nodes with another --bus-port-offset"
+        ));
+        files::without_bus(&self.text)
     }
 
     fn listens(&self) -> bool {
@@ -439,9 +463,14 @@ impl Copy {
 /// After so many ends in a row a copy starts without its port for others, if that is taken.
 const ENDS_BEFORE_NO_BUS: u64 = 2;
 
-/// What to do about a port for other copies that is another's.
-const NO_BUS: &str = "its database is without TLS between copies. Start the nodes with another \
-    --bus-port-offset";
+/// What to do about a port for other copies that no copy can have.
+const OTHER_OFFSET: &str = "Start the nodes with another --bus-port-offset";
+
+/// Returns whether another process listens on a port.
+fn is_taken(port: u16) -> bool {
+    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+}
 
 /// Returns the ports of this host that no copy can have for others: those of nodes, copies and
 /// databases.

@@ -5,7 +5,7 @@
 //! free memory. What cannot be done says why.
 
 use crate::settings::{Commit, Settings, Wrong};
-use crate::site::{Database, Known, Machine, Placed, Site};
+use crate::site::{Database, Known, Machine, Site};
 use cluster::id::Id;
 use process::memory::Bytes;
 use std::cmp::Reverse;
@@ -148,8 +148,7 @@ pub fn extend(
         let taken = take(&site, database, &mut places, copy)?;
         // Its ports are taken.
         for known in site.machines.values_mut().filter(|it| it.spec.value.host == taken.host) {
-            known.ports.insert(taken.port);
-            known.ports.extend(bus_port(&known.spec.value, taken.port));
+            known.ports.extend(ports_of(&known.spec.value, taken.port));
         }
         planned.push(taken);
     }
@@ -315,18 +314,27 @@ fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
     for placed in site.databases.values().flat_map(|at| &at.value.copies) {
         let of_host = ports.entry(placed.host.clone()).or_default();
         of_host.insert(placed.port);
-        of_host.extend(bus_port_of(site, placed));
+        if let Some(known) = site.machines.get(&placed.machine) {
+            of_host.extend(ports_of(&known.spec.value, placed.port));
+        }
     }
     ports
 }
 
-/// Returns the port for other copies of a copy on a machine, if its copies have one.
-fn bus_port(machine: &Machine, port: u16) -> Option<u16> {
-    port.checked_add(machine.bus_port_offset).filter(|&bus| bus != port)
+/// Returns the port and an offset. `None`: there is none.
+fn beside(port: u16, offset: u16) -> Option<u16> {
+    port.checked_add(offset).filter(|&beside| beside != port)
 }
 
-fn bus_port_of(site: &Site, placed: &Placed) -> Option<u16> {
-    bus_port(&site.machines.get(&placed.machine)?.spec.value, placed.port)
+/// Returns the ports that a copy on a machine has, or may have: that of clients, the one with TLS,
+/// and the one for other copies.
+fn ports_of(machine: &Machine, port: u16) -> impl Iterator<Item = u16> {
+    ports_of_clients(machine, port).chain(beside(port, machine.bus_port_offset))
+}
+
+/// Returns the ports of clients of a copy on a machine: with and without TLS.
+fn ports_of_clients(machine: &Machine, port: u16) -> impl Iterator<Item = u16> {
+    std::iter::once(port).chain(beside(port, machine.tls_port_offset))
 }
 
 /// Refuses a database whose port another database, a copy or a node has.
@@ -351,26 +359,29 @@ fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> R
     }
 }
 
-/// Refuses a port that is a copy's port for others, or whose port for others is a copy's.
+/// Refuses a port that is a copy's port for others, or whose port for others is one of a database
+/// or of its copies. A node passes on the ports of all databases.
 fn refuse_used_bus_port(site: &Site, port: u16, places: &[Place<'_>]) -> Result<(), Wrong> {
+    let bus_port = |machine: &Machine, port| beside(port, machine.bus_port_offset);
+    let all = || places.iter().map(|place| (place.name, place.machine));
     for (name, at) in &site.databases {
-        for placed in &at.value.copies {
-            let mut beside =
-                places.iter().filter(|place| place.machine.host == placed.host).peekable();
-            if beside.peek().is_some() && bus_port_of(site, placed) == Some(port) {
+        let copies = || at.value.copies.iter();
+        for (machine, it) in all() {
+            let here = copies().filter(|placed| placed.host == it.host).map(|placed| placed.port);
+            let used = || here.clone().chain([at.value.settings.port]);
+            let mut of_others = used().filter_map(|used| bus_port(it, used));
+            if of_others.any(|bus| ports_of_clients(it, port).any(|own| own == bus)) {
                 return Err(Wrong(format!(
                     "port {port} is one that copies of database '{name}' have for each other, on \
-                     machine '{}': take another --port",
-                    placed.machine
+                     machine '{machine}': take another --port"
                 )));
             }
-            let bus = beside.find_map(|place| bus_port(place.machine, port));
-            if let Some(bus) = bus.filter(|&bus| bus == placed.port) {
+            let Some(bus) = bus_port(it, port) else { continue };
+            if used().any(|used| ports_of_clients(it, used).any(|used| used == bus)) {
                 return Err(Wrong(format!(
-                    "port {bus}, which the copies would have for each other on machine '{}', is \
-                     used by database '{name}': take another --port, or start the nodes with \
-                     another --bus-port-offset",
-                    placed.machine
+                    "port {bus}, which the copies would have for each other on machine \
+                     '{machine}', is used by database '{name}': take another --port, or start the \
+                     nodes with another --bus-port-offset"
                 )));
             }
         }
@@ -378,18 +389,14 @@ fn refuse_used_bus_port(site: &Site, port: u16, places: &[Place<'_>]) -> Result<
     Ok(())
 }
 
-/// Takes the first free port from a wanted one on, and its port for other copies.
+/// Takes the first free port from a wanted one on, and those that the copy has beside it.
 fn free_port(used: &mut BTreeSet<u16>, machine: &Machine, wanted: u16) -> Result<u16, Wrong> {
-    let is_free = |&port: &u16| {
-        let bus = bus_port(machine, port);
-        !used.contains(&port) && bus.is_none_or(|bus| !used.contains(&bus))
-    };
+    let is_free = |&port: &u16| ports_of(machine, port).all(|port| !used.contains(&port));
     let free = (wanted..=u16::MAX).find(is_free);
     let free = free.ok_or_else(|| {
         Wrong(format!("there are not enough ports from {wanted} on: take a smaller --port"))
     })?;
-    used.insert(free);
-    used.extend(bus_port(machine, free));
+    used.extend(ports_of(machine, free));
     Ok(free)
 }
 
@@ -426,7 +433,25 @@ fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<Strin
             settings.port
         ));
     }
+    warnings.extend(without_bus(plan, places));
     warnings
+}
+
+/// Says that copies have no port for others although some of the plan have one.
+fn without_bus(plan: &Plan, places: &[Place<'_>]) -> Option<String> {
+    let is_used = |place: &&Place<'_>| plan.copies.iter().any(|copy| copy.machine == place.name);
+    let (with, without): (Vec<_>, Vec<_>) = places
+        .iter()
+        .filter(is_used)
+        .partition::<Vec<&Place<'_>>, _>(|place| place.machine.bus_port_offset > 0);
+    let names: Vec<&str> = without.iter().map(|place| place.name).collect();
+    (!with.is_empty() && !names.is_empty()).then(|| {
+        format!(
+            "Copies on machine {} have no port for each other (--bus-port-offset): all copies of \
+             the database go without TLS between them.",
+            names.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]

@@ -130,7 +130,37 @@ fn a_port_for_other_copies_is_no_port_of_clients() {
     let text = why(2000);
     assert!(text.contains("port 12000") && text.contains("--bus-port-offset"), "{text}");
     assert!(why(12_000).contains("port 12000 is used by database 'd'"));
+    // A node passes on the port of a database that it has no copy of, and its port with TLS.
+    let known = two.machines["a"].clone();
+    let (mut far, mut placed) = (known, two.databases["d"].value.clone());
+    far.spec.value.host = "10.9.9.9".into();
+    far.spec.value.tls_port_offset = 1000;
+    placed.copies.clear();
+    let mut three = two.clone();
+    three.machines.insert("far".into(), far);
+    three.databases.get_mut("d").expect("it is there").value = placed;
+    let why = |port| place(&three, &Settings { port, ..settings() }).expect_err("it is taken").0;
+    for port in [22_000, 21_000, 2000, 3000] {
+        let text = why(port);
+        assert!(text.contains("database 'd'") && text.contains("for each other"), "{text}");
+    }
+    assert!(place(&three, &Settings { port: 12_100, ..settings() }).is_ok());
     assert!(place(&two, &Settings { port: 12_100, ..settings() }).is_ok());
+}
+
+#[test]
+fn a_plan_says_that_machines_have_no_bus() {
+    let mut two = site(&[("a", "", 8), ("b", "", 8)]);
+    let asked = || Settings { password: "x".into(), ..settings() };
+    let said = |site: &Site| {
+        let plan = place(site, &asked()).expect("it fits");
+        plan.warnings.into_iter().filter(|it| it.contains("--bus-port-offset")).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&two), [""; 0], "none has one");
+    two.machines.get_mut("a").expect("it is there").spec.value.bus_port_offset = 10_000;
+    assert!(said(&two)[0].starts_with("Copies on machine b have no port"), "{:?}", said(&two));
+    two.machines.get_mut("b").expect("it is there").spec.value.bus_port_offset = 10_000;
+    assert_eq!(said(&two), [""; 0]);
 }
 
 #[test]

@@ -400,6 +400,7 @@ mod tests {
             note: String::new(),
             disk_error: String::new(),
             link_error: String::new(),
+            bus_error: String::new(),
         }
     }
 

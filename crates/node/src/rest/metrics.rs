@@ -1,6 +1,7 @@
 //! `/metrics` of a node: what it knows of machines, databases, its own copies and jobs. What
 //! copies do is `/metrics/copies`, in `targets`.
 
+use crate::bus;
 use crate::change::is_running;
 use crate::shared::Shared;
 use crate::show::state_word;
@@ -20,6 +21,7 @@ pub fn expose(shared: &Shared) -> String {
     databases(&mut out, &site);
     copies(&mut out, &site, &shared.machine);
     unlinked(&mut out, &site);
+    without_tls(&mut out, &site);
     if let Some(space) = shared.disk().space {
         let help = "Bytes that the disk of this node's directory still takes";
         let free = space.free_bytes as f64;
@@ -102,6 +104,17 @@ fn unlinked(out: &mut Exposition, site: &Site) {
     }
 }
 
+/// Says of each database how many of its copies keep all of them without TLS between each other.
+fn without_tls(out: &mut Exposition, site: &Site) {
+    let help =
+        "Copies without a port for other copies, in a database of which some are to have one";
+    let mut family = out.family("dunlin_cluster_copies_without_bus", Kind::Gauge, help);
+    for (name, at) in site.databases.iter().filter(|(_, at)| at.value.stage == Stage::Ready) {
+        let count = bus::lacking(site, &at.value).len();
+        family.sample(&[("database", name)], count as f64);
+    }
+}
+
 fn count_unlinked(site: &Site, database: &Database, shard: usize) -> usize {
     let is_of_use = |placed: &&Placed| {
         let report = site.report(placed);
@@ -128,6 +141,7 @@ mod tests {
             note: String::new(),
             disk_error: String::new(),
             link_error: link_error.into(),
+            bus_error: String::new(),
         }
     }
 

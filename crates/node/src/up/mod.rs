@@ -28,7 +28,7 @@ pub use down::{DownOptions, down};
 
 use crate::authority::Files;
 use crate::copies::Copies;
-use crate::copies::files::{Bus, Common};
+use crate::copies::files::Common;
 use crate::daemon::Daemon;
 use crate::figures::Figures;
 use crate::jobs::Jobs;
@@ -191,7 +191,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     kept.write(&directory)?;
     Files::of(&directory).share_secret()?;
     let (common, summary) = (common(options, &kept, &directory)?, etcd.summary);
-    let machine = machine(&kept, common.bus.as_ref());
+    let machine = machine(&kept, &common);
     common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
     let tls_offset = (!common.tls.is_empty()).then_some(common.tls_port_offset);
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
@@ -418,7 +418,7 @@ fn common(options: &UpOptions, kept: &Kept, directory: &Path) -> Result<Common, 
     })
 }
 
-fn machine(kept: &Kept, bus: Option<&Bus>) -> Machine {
+fn machine(kept: &Kept, common: &Common) -> Machine {
     let all = Memory::detect().limit_bytes();
     let machine = Machine {
         id: kept.id.clone(),
@@ -428,7 +428,8 @@ fn machine(kept: &Kept, bus: Option<&Bus>) -> Machine {
         cores: process::cpus::Cpus::detect().usable(),
         flash_bytes: kept.flash_bytes.unwrap_or(0),
         admin_port: kept.admin_port,
-        bus_port_offset: bus.map_or(0, |bus| bus.port_offset),
+        bus_port_offset: common.bus.as_ref().map_or(0, |bus| bus.port_offset),
+        tls_port_offset: if common.tls.is_empty() { 0 } else { common.tls_port_offset },
         version: facts::VERSION.to_owned(),
         ..Machine::default()
     };
