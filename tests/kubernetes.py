@@ -86,7 +86,7 @@ def render():
         ("mode=server,databases.a.memory=1gb,databases.a.port=7000", "mode: cluster"),
         ("tls.certManager.isuer=x", "tls.certManager.isuer"),
         ("nodes.busPortOffset=1000,tls.enabled=true,tls.existingSecret=x", "nodes.busPortOffset and tls.portOffset are both 1000"),
-        ("databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=22000,nodes.busPortOffset=10000", "databases.b.port is 22000"),
+        ("databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=15000,nodes.busPortOffset=3000", "databases.b.port is 15000"),
     ]:
         done = run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values,
                    check=False)
@@ -279,11 +279,14 @@ def networks():
 
 
 def buses():
-    """Copies have a port for each other if it is asked for, which a network policy opens for pods alone."""
-    for more, wanted in [([], 0), (["--set", "nodes.busPortOffset=10000"], 10000), (["--set", "nodes.busPortOffset=3000"], 3000)]:
+    """Copies have a port for each other unless it is switched off, which a network policy opens for pods alone."""
+    for value, wanted in [(None, 10000), (0, 0), (10000, 10000), (3000, 3000)]:
+        more = [] if value is None else ["--set", f"nodes.busPortOffset={value}"]
+        # The default is the program's.
+        given = [] if value in (None, 10000) else [f"--bus-port-offset={value}"]
         documents = template(f"{CHART}/ci/everything.yaml", *more)
         words = pods_of(documents)["t-dunlin"]["spec"]["containers"][0]["args"]
-        if [word for word in words if "bus-port" in word] != ([f"--bus-port-offset={wanted}"] if wanted else []):
+        if [word for word in words if "bus-port" in word] != given:
             fail(f"nodes.busPortOffset: the arguments are {words}")
         with open(f"{CHART}/ci/everything.yaml") as file:
             databases = yaml.safe_load(file)["databases"].values()
@@ -295,6 +298,10 @@ def buses():
         for bus in [database["port"] + wanted for database in databases if wanted]:
             if any(first <= bus <= last for first, last in ranges):
                 fail(f"clients reach port {bus}, which is for copies")
+    # What an earlier release was installed with renders as before: nodes find other ports, or do without.
+    for values in ["tls.enabled=true,tls.existingSecret=x,tls.portOffset=10000",
+                   "databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=22000"]:
+        run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values)
     passed("copies have a port for each other, which clients do not reach")
 
 

@@ -154,14 +154,9 @@ impl Machine {
 
     /// Starts another machine, which uses the etcd of the first one.
     pub fn beside(first: &Machine, test: &str, name: &str) -> Machine {
-        Machine::beside_with(first, test, name, &[])
-    }
-
-    /// The same with further options.
-    pub fn beside_with(first: &Machine, test: &str, name: &str, more: &[&str]) -> Machine {
         let etcd = format!("https://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
         for _ in 0..5 {
-            let mut machine = Machine::new(test, name, "").with(more);
+            let mut machine = Machine::new(test, name, "");
             let mut words = machine.words();
             words.extend(["--etcd".to_owned(), etcd.clone()]);
             // As any client of that etcd.
@@ -180,13 +175,8 @@ impl Machine {
 
     /// Starts another machine, with a member of the first one's etcd.
     pub fn join(first: &Machine, test: &str, name: &str) -> Machine {
-        Machine::join_with(first, test, name, &[])
-    }
-
-    /// The same with further options.
-    pub fn join_with(first: &Machine, test: &str, name: &str, more: &[&str]) -> Machine {
         let place = format!("127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
-        let mut machine = Machine::new(test, name, "").with(more);
+        let mut machine = Machine::new(test, name, "");
         let mut words = machine.words();
         let port = row_of_ports().to_string();
         words.extend(["--join".to_owned(), place, "--etcd-port".to_owned(), port]);

@@ -8,6 +8,7 @@ use crate::talk::Certificates;
 use clap::Args;
 use client::Renewed;
 use net::{ClientAuth, TlsContext, TlsSettings};
+use process::log;
 use rustls::ServerConfig;
 use std::path::{Path, PathBuf};
 
@@ -41,11 +42,15 @@ pub struct TlsOptions {
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, requires = "tls_cert_file")]
     tls_port_offset: u16,
     /// Copies have a port for each other, by TLS with certificates of the token's authority: the
-    /// plain port and this number, such as 10000. 0: they have none, and do without TLS between
-    /// each other
-    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
-    bus_port_offset: u16,
+    /// plain port and this number, by default 10000, which other machines have to reach. 0: they
+    /// have none, and do without TLS between each other
+    #[arg(long, value_name = "NUMBER")]
+    bus_port_offset: Option<u16>,
 }
+
+/// The bus port is the plain port and the first of these numbers that is not that of the port with
+/// TLS, as Redis has its bus.
+const BUS_PORT_OFFSETS: [u16; 2] = [10_000, 20_000];
 
 impl TlsOptions {
     /// Returns the options of a copy.
@@ -75,15 +80,26 @@ impl TlsOptions {
     /// # Errors
     /// What to do.
     pub fn check(&self) -> Result<(), Wrong> {
-        let is_one = self.bus_port_offset > 0 && self.bus_port_offset == self.tls_port_offset;
-        match self.tls_cert_file {
-            Some(_) if is_one => Err(Wrong(format!(
+        let is_one = self.bus_port_offset.is_some_and(|it| it > 0 && self.has_tls_offset(it));
+        match is_one {
+            true => Err(Wrong(format!(
                 "--bus-port-offset and --tls-port-offset are both {}: clients with TLS and other \
                  copies need a port each, so give another number",
                 self.tls_port_offset
             ))),
-            _ => Ok(()),
+            false => Ok(()),
         }
+    }
+
+    fn has_tls_offset(&self, offset: u16) -> bool {
+        self.tls_cert_file.is_some() && self.tls_port_offset == offset
+    }
+
+    /// Returns the offset of bus ports; 0: there are none.
+    fn bus_offset(&self) -> u16 {
+        let is_free = |offset: &u16| !self.has_tls_offset(*offset);
+        let default = || BUS_PORT_OFFSETS.into_iter().find(is_free).unwrap_or(0);
+        self.bus_port_offset.unwrap_or_else(default)
     }
 
     /// Returns what copies have for each other. `None`: this machine has no key of an authority, or
@@ -94,8 +110,19 @@ impl TlsOptions {
     /// The certificate of this machine cannot be made.
     pub fn bus(&self, unsigned: Option<&str>, directory: &Path) -> Result<Option<Bus>, Wrong> {
         let files = Files::of(directory);
-        if self.bus_port_offset == 0 || !files.key.exists() {
+        let port_offset = self.bus_offset();
+        if port_offset == 0 || !files.key.exists() {
             return Ok(None);
+        }
+        if self.bus_port_offset.is_none() && port_offset != BUS_PORT_OFFSETS[0] {
+            log!(
+                Notice,
+                "--tls-port-offset is {}, so the ports that copies have for each other are {} \
+                 higher than those of clients: let the machines of the cluster reach these, or \
+                 choose with --bus-port-offset",
+                self.tls_port_offset,
+                port_offset
+            );
         }
         unsigned.map_or(Ok(()), |host| files.sign(&[host]))?;
         let text = |path: &Path| path.to_string_lossy().into_owned();
@@ -104,7 +131,7 @@ impl TlsOptions {
             cert_file: text(&files.machine),
             key_file: text(&files.machine),
         };
-        Ok(Some(Bus { port_offset: self.bus_port_offset, certificates }))
+        Ok(Some(Bus { port_offset, certificates }))
     }
 
     /// Returns what is added to a plain port.
@@ -149,5 +176,32 @@ impl AdminTlsOptions {
         let rules =
             Renewed::new(settings, |settings| Ok(TlsContext::load(settings)?.server_config()));
         rules.map(Some).map_err(|why| Wrong(why.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bus_has_another_offset_than_the_port_with_tls() {
+        let options = |tls: Option<u16>, bus| TlsOptions {
+            tls_cert_file: tls.map(|_| "tls.crt".into()),
+            tls_port_offset: tls.unwrap_or(1000),
+            bus_port_offset: bus,
+            ..TlsOptions::default()
+        };
+        let offset = |tls, bus| {
+            let options = options(tls, bus);
+            options.check().map(|()| options.bus_offset()).ok()
+        };
+        assert_eq!(offset(None, None), Some(10_000));
+        assert_eq!(offset(Some(1000), None), Some(10_000));
+        // What has been started so goes on.
+        assert_eq!(offset(Some(10_000), None), Some(20_000));
+        assert_eq!(offset(Some(10_000), Some(0)), Some(0));
+        assert_eq!(offset(Some(10_000), Some(3000)), Some(3000));
+        assert_eq!(offset(Some(10_000), Some(10_000)), None);
+        assert_eq!(offset(None, Some(0)), Some(0));
     }
 }

@@ -26,7 +26,8 @@
 {{- end -}}
 {{- end -}}
 {{- $bus := int .Values.nodes.busPortOffset -}}
-{{- if and (eq .Values.mode "cluster") (gt $bus 0) -}}
+{{- /* With the default nodes choose another port, or do without: what is there goes on. */ -}}
+{{- if and (eq .Values.mode "cluster") (gt $bus 0) (ne $bus 10000) -}}
 {{- if and .Values.tls.enabled (eq $bus (int .Values.tls.portOffset)) -}}
 {{- fail (printf "nodes.busPortOffset and tls.portOffset are both %d: clients with TLS and other copies need a port each, so give another number" $bus) -}}
 {{- end -}}
