@@ -19,7 +19,7 @@
 //!            rollback  talk        databases as they were once; requests to copies
 //!   store    shared    store       what threads share; the site at etcd
 //!            change    plan        what users ask for, as transactions; where copies go
-//!            unplaced  bus         copies that run although no database has them; those without TLS
+//!            unplaced  bus         copies that no database has; copies without TLS
 //!   data     site      settings  keys    values at etcd; options of a database
 //!            sealed    servers   file    passwords at etcd; commands and rules of users; files
 //! ```

@@ -92,8 +92,8 @@ fn published(engine: &Engine) -> Option<Arc<Published>> {
     engine.membership.newest().filter(|published| published.bus.is_whole())
 }
 
-/// Returns by which certificates copies are reached. `None`: without TLS. `is_encrypted`: they speak
-/// TLS while the bus is not used, too.
+/// Returns by which certificates copies are reached. `None`: without TLS. `is_encrypted`: they
+/// speak TLS while the bus is not used, too.
 pub fn certificates(engine: &Engine, is_encrypted: bool) -> Option<Certificates> {
     match published(engine) {
         Some(_) => Some(Certificates::Bus),
