@@ -88,8 +88,8 @@ fn of_database(name: &str, lacking: &[&(&Placed, &str)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::tests::with_database;
-    use crate::site::{CopyReport, ProcessState};
+    use crate::change::tests::{report, with_database};
+    use crate::site::CopyReport;
 
     fn give(site: &mut Site, machine: &str, offset: u16) {
         let known = site.machines.get_mut(machine).expect("it is there");
@@ -110,18 +110,8 @@ mod tests {
         // A copy that has none by what its node says.
         let placed = site.databases["d"].value.copies[0].clone();
         let known = site.machines.get_mut(&placed.machine).expect("it is there");
-        let report = CopyReport {
-            copy: placed.copy,
-            database: "d".into(),
-            state: ProcessState::Running,
-            process_id: 1,
-            restarts: 0,
-            early_ends: 0,
-            note: String::new(),
-            disk_error: String::new(),
-            link_error: String::new(),
-            bus_error: "port 22000 is taken".into(),
-        };
+        let bus_error = "port 22000 is taken".into();
+        let report = CopyReport { bus_error, ..report(&placed) };
         known.alive.as_mut().expect("it lives").value.copies.push(report);
         let said = warnings(&site);
         assert!(said.len() == 1 && said[0].ends_with(": port 22000 is taken"), "{said:?}");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::plan::tests::site;
 use crate::settings::tests::settings;
-use crate::site::JobKind;
+use crate::site::{CopyReport, JobKind, Placed, ProcessState};
 
 fn owner() -> Owner {
     Owner { machine: "a".into(), lease: 7, request_id: String::new() }
@@ -33,6 +33,22 @@ pub(crate) fn with_database(stage: Stage) -> (Site, String) {
     let value: Job = serde_json::from_slice(&read(keys.job(&job))).expect("it is read");
     site.jobs.insert(job.clone(), At { value, revision: 5 });
     (site, job)
+}
+
+/// What a node says of a copy that runs and is well.
+pub(crate) fn report(placed: &Placed) -> CopyReport {
+    CopyReport {
+        copy: placed.copy,
+        database: "d".into(),
+        state: ProcessState::Running,
+        process_id: 0,
+        restarts: 0,
+        early_ends: 0,
+        note: String::new(),
+        disk_error: String::new(),
+        link_error: String::new(),
+        bus_error: String::new(),
+    }
 }
 
 #[test]

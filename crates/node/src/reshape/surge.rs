@@ -376,7 +376,7 @@ fn replace(site: &mut Site, name: &str, database: &Database) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::tests::with_database;
+    use crate::change::tests::{report, with_database};
     use crate::site::{CopyReport, JobKind, JobState, MachineAlive, Stage};
 
     /// A database of three shards with a replica each on two machines.
@@ -387,21 +387,6 @@ mod tests {
     fn alive<'a>(site: &'a mut Site, machine: &str) -> &'a mut MachineAlive {
         let known = site.machines.get_mut(machine).expect("it is there");
         &mut known.alive.as_mut().expect("it lives").value
-    }
-
-    fn report(placed: &Placed) -> CopyReport {
-        CopyReport {
-            copy: placed.copy,
-            database: "d".into(),
-            state: ProcessState::Running,
-            process_id: 0,
-            restarts: 0,
-            early_ends: 0,
-            note: String::new(),
-            disk_error: String::new(),
-            link_error: String::new(),
-            bus_error: String::new(),
-        }
     }
 
     fn homes(database: &Database, shard: usize) -> BTreeSet<&str> {

@@ -127,23 +127,8 @@ fn count_unlinked(site: &Site, database: &Database, shard: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::tests::with_database;
+    use crate::change::tests::{report, with_database};
     use crate::site::CopyReport;
-
-    fn report(placed: &Placed, link_error: &str) -> CopyReport {
-        CopyReport {
-            copy: placed.copy,
-            database: "d".into(),
-            state: ProcessState::Running,
-            process_id: 1,
-            restarts: 0,
-            early_ends: 0,
-            note: String::new(),
-            disk_error: String::new(),
-            link_error: link_error.into(),
-            bus_error: String::new(),
-        }
-    }
 
     #[test]
     fn copies_that_do_not_run_or_lack_their_primary_are_counted() {
@@ -154,7 +139,7 @@ mod tests {
         for placed in database.copies.iter().filter(|it| it.shard == 0) {
             let known = site.machines.get_mut(&placed.machine).expect("it is there");
             let alive = known.alive.as_mut().expect("it lives");
-            alive.value.copies.push(report(placed, ""));
+            alive.value.copies.push(report(placed));
         }
         assert_eq!(count(&site), 0);
         let copies = |site: &mut Site| {
