@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often the thread looks.
-const REST: Duration = Duration::from_millis(5);
+const REST: Duration = Duration::from_millis(20);
 
 /// Jobs that are worked at at the same time.
 const MAX_AT_ONCE: usize = 4;
