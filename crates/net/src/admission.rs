@@ -68,6 +68,10 @@ impl SharedAdmission {
     }
 }
 
+/// Of very many that wait a turn closes this part: descriptors are scarce, and no limit counts
+/// those that wait.
+const PART: usize = 64;
+
 /// Descriptors of connections that ended, which wait to be closed.
 #[derive(Debug, Default)]
 pub(super) struct Leaving(VecDeque<OwnedFd>);
@@ -81,9 +85,10 @@ impl Leaving {
         self.0.is_empty()
     }
 
-    /// Closes at most so many, those that have waited longest.
-    pub fn close(&mut self, most: usize) {
-        self.0.drain(..most.min(self.0.len()));
+    /// Closes so many, or a [`PART`] of all if that is more, those that have waited longest.
+    pub fn close(&mut self, count: usize) {
+        let count = count.max(self.0.len() / PART);
+        self.0.drain(..count.min(self.0.len()));
     }
 }
 

@@ -12,6 +12,9 @@ use std::time::Instant;
 use structs::heap_string::HeapString;
 use structs::output::Output;
 
+/// Places without a connection that [`Cx::for_some`] passes over for each one that it visits.
+const EMPTY_PLACES: usize = 64;
+
 /// Where a connection's output is; in bytes but for `chunks`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OutputSize {
@@ -309,25 +312,32 @@ impl<C> Cx<'_, C> {
 
     /// Visits every connection, in no particular order.
     pub fn for_each(&mut self, visit: impl FnMut(&mut C, &mut ConnIo<'_>)) {
-        self.for_some(0..usize::MAX, visit);
+        self.for_some(0, usize::MAX, visit);
     }
 
-    /// Visits the connections in some places. Returns whether there are places behind these.
+    /// Visits so many connections from a place on. Returns the place behind them if there are more.
+    /// Places without a connection do not count, unless there are very many.
     pub fn for_some(
         &mut self,
-        places: Range<usize>,
+        first: usize,
+        count: usize,
         mut visit: impl FnMut(&mut C, &mut ConnIo<'_>),
-    ) -> bool {
-        let all = self.users.len();
-        for slot in places.start..places.end.min(all) {
+    ) -> Option<usize> {
+        let mut left = count;
+        let end = self.users.len().min(first.saturating_add(count.saturating_mul(EMPTY_PLACES)));
+        for slot in first..end {
             if self.core.links[slot].is(flag::DEAD) {
                 continue;
             }
             if let Some(user) = self.users[slot].as_mut() {
+                if left == 0 {
+                    return Some(slot);
+                }
+                left -= 1;
                 visit(user, &mut ConnIo { core: &mut *self.core, slot: slot as u32 });
             }
         }
-        places.end < all
+        (end < self.users.len()).then_some(end)
     }
 
     /// How many connections the thread has, those in a TLS handshake included.

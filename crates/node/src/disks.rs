@@ -145,6 +145,10 @@ fn is_linked(info: &str) -> bool {
 
 /// Returns why a copy announces no port for others, or nothing. Its node knows if it has none.
 fn unannounced(info: &str) -> String {
+    // It knows nothing of the others while it loads, or before it has heard from the coordinator.
+    if field(info, "loading") == Some("1") || field(info, "cluster_coordinator").is_none() {
+        return String::new();
+    }
     match (field(info, "cluster_bus_announced"), field(info, "cluster_bus_unreached")) {
         (Some("1"), _) => String::new(),
         (_, Some(place)) => format!(
@@ -212,11 +216,13 @@ mod tests {
 
     #[test]
     fn a_copy_that_announces_no_port_for_others_says_why() {
-        assert_eq!(unannounced("cluster_bus_announced:1\r\n"), "");
-        let cut = "cluster_bus_announced:0\r\ncluster_bus_unreached:10.0.0.2:22000\r\n";
+        assert_eq!(unannounced("cluster_coordinator:up\r\ncluster_bus_announced:1\r\n"), "");
+        let cut = "cluster_coordinator:up\r\ncluster_bus_announced:0\r\ncluster_bus_unreached:10.0.0.2:22000\r\n";
         assert!(unannounced(cut).starts_with("it does not reach 10.0.0.2:22000,"));
         // One of the release before, whose process goes on below a node of this one.
-        assert!(unannounced("role:master\r\n").contains("restart the database"));
+        assert!(unannounced("cluster_coordinator:up\r\n").contains("restart the database"));
+        assert_eq!(unannounced("loading:1\r\ncluster_coordinator:up\r\n"), "");
+        assert_eq!(unannounced("role:master\r\n"), "");
     }
 
     #[test]

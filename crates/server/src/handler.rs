@@ -123,6 +123,11 @@ impl Due {
         falls
     }
 
+    /// Sets when the work is due.
+    fn set(&mut self, at: Instant) {
+        self.0 = Some(at);
+    }
+
     fn left(self, now: Instant) -> Duration {
         self.0.map_or(Duration::ZERO, |due| due.saturating_duration_since(now))
     }
@@ -143,8 +148,10 @@ pub struct ReactorHandler {
     /// Bridges to replicas that are about to open.
     bridges: Vec<(ConnId, Bridge)>,
     round: Due,
-    /// Where a round of housekeeping goes on that is under way.
+    /// Where a look at all connections goes on that is under way.
     next_visit: Option<usize>,
+    /// When the forwarder is told the time again.
+    forwarding: Due,
     collection: Due,
     figures: Due,
     /// Connections by `admin-socket`.
@@ -168,6 +175,7 @@ impl ReactorHandler {
             bridges: Vec::new(),
             round: Due::default(),
             next_visit: None,
+            forwarding: Due::default(),
             collection: Due::default(),
             figures: Due::default(),
             operators: 0,
@@ -368,22 +376,39 @@ impl ReactorHandler {
         }
     }
 
-    /// Begins housekeeping over all connections of the thread.
+    /// Does what is due every [`ROUND`], and begins a look at all connections of the thread.
     fn begin_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
-        let engine = self.engine;
-        engine.look_at_log();
-        if engine.debug.pauses_cron() {
+        self.engine.look_at_log();
+        if self.engine.debug.pauses_cron() {
+            self.next_visit = None;
             return;
         }
         self.worker.tidy_scripts();
-        self.go_round(cx, now, 0);
+        self.next_visit.get_or_insert(0);
+        self.visit_some(cx, now);
+        if self.worker.context().is_for_operators {
+            self.note_figures(cx.now());
+        } else {
+            self.expiry.begin(&mut self.worker);
+        }
+        if self.collection.falls(cx.now(), COLLECT_EVERY) {
+            memory::collect();
+        }
+        if self.thread() == 0 {
+            self.worker.with_db(|db| engine::caching::limit_keys(db));
+            // Those whose clients were evicted just now first: keys need not go for them.
+            self.mail(cx);
+            self.is_evicting = self.worker.keep_limit();
+            self.engine.sample_rates(now);
+        }
     }
 
-    /// Goes on with housekeeping at this connection: looks at some, and ends behind the last one.
-    fn go_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis, first: usize) {
+    /// Looks at some connections if a look at all is under way.
+    fn visit_some(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
+        let Some(first) = self.next_visit else { return };
         let engine = self.engine;
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
-        let has_more = cx.for_some(first..first + VISITS, |conn, io| {
+        self.next_visit = cx.for_some(first, VISITS, |conn, io| {
             let Conn::Client(conn) = conn else { return };
             let (input, output) = (io.pending_input(), io.pending_output());
             conn.show_peak(now);
@@ -414,29 +439,6 @@ impl ReactorHandler {
                 io.close();
             }
         });
-        self.next_visit = has_more.then_some(first + VISITS);
-        if !has_more {
-            self.end_round(cx, now);
-        }
-    }
-
-    /// Does the housekeeping that follows when all connections have been looked at.
-    fn end_round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
-        if self.worker.context().is_for_operators {
-            self.note_figures(cx.now());
-        } else {
-            self.expiry.begin(&mut self.worker);
-        }
-        if self.collection.falls(cx.now(), COLLECT_EVERY) {
-            memory::collect();
-        }
-        if self.thread() == 0 {
-            self.worker.with_db(|db| engine::caching::limit_keys(db));
-            // Those whose clients were evicted in this round first: keys need not go for them.
-            self.mail(cx);
-            self.is_evicting = self.worker.keep_limit();
-            self.engine.sample_rates(now);
-        }
     }
 
     /// Notes what operators are told while it cannot be had.
@@ -881,14 +883,13 @@ impl Handler for ReactorHandler {
         let now = now();
         self.end_waits(cx, now);
         self.resume_limited(cx);
-        let next_visit = self.next_visit;
-        if next_visit.is_none() && self.round.falls(cx.now(), ROUND) {
+        if self.round.falls(cx.now(), ROUND) {
             self.begin_round(cx, now);
-        } else if self.is_evicting {
-            self.is_evicting = self.worker.keep_limit();
-        }
-        if let Some(next) = next_visit {
-            self.go_round(cx, now, next);
+        } else {
+            if self.is_evicting {
+                self.is_evicting = self.worker.keep_limit();
+            }
+            self.visit_some(cx, now);
         }
         let round = match self.next_visit {
             Some(_) => VISIT_PAUSE,

@@ -295,8 +295,10 @@ fn serve(
     Ok(())
 }
 
-/// Makes the kernel's table of so many files before there are threads and clients.
+/// Makes the kernel's table of so many files before there are threads and clients. It takes eight
+/// bytes for each; a table for more than a million grows with them.
 fn make_file_table(files: u64) {
+    let files = files.min(1 << 20);
     if let Err(error) = open_files::make_table(files) {
         log!(
             Warning,

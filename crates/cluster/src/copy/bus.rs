@@ -7,6 +7,9 @@
 //! - if it is new, or was announced before, and all others that are alive announce theirs: the
 //!   ports are in use, and others must not go back to what is without TLS because one has begun;
 //! - if the view shows it with its port already.
+//!
+//! One that an earlier process of a version without such a port has left is not new, whether the
+//! others are alive or not.
 
 use super::Copy;
 use crate::bus::OFFSET;
@@ -24,6 +27,9 @@ pub(super) struct OwnPort {
     has_reached: bool,
     /// The copy has had a lease without announcing a port.
     has_to_reach: bool,
+    /// It is known whether an earlier process of the copy had one: from what that has left, or
+    /// from the first look at the coordinator.
+    knows_past: bool,
 }
 
 impl OwnPort {
@@ -31,6 +37,12 @@ impl OwnPort {
     /// announced none.
     pub(super) fn remember(&mut self, known: Option<&Known>) {
         self.has_to_reach = known.is_some_and(|known| !known.has_bus);
+        self.knows_past = known.is_some();
+    }
+
+    /// The coordinator knows nothing of the copy yet.
+    pub(super) fn begins(&mut self) {
+        self.knows_past = true;
     }
 }
 
@@ -83,7 +95,6 @@ impl Copy {
             _ if self.bus.has_reached => true,
             // It founds a database.
             None => !self.bus.has_to_reach,
-            Some(view) if view.topology.value.copies().all(|copy| copy.id == self.me) => true,
             Some(view) if self.is_registered(view) => self.is_shown_with_bus(view),
             Some(view) => {
                 let mut others = view.alive.iter().filter(|(id, _)| **id != self.me);
@@ -93,10 +104,17 @@ impl Copy {
         if is_announced { self.bus.port } else { 0 }
     }
 
-    /// Notes that the newest view shows this copy without a port.
+    /// Notes that the newest view shows this copy without a port, or that it was here before this
+    /// process and nothing is known of that.
     pub(super) fn note_bus(&mut self) {
-        let lacks = |view: &View| self.is_registered(view) && !self.is_shown_with_bus(view);
-        self.bus.has_to_reach |= self.view.as_ref().is_some_and(lacks);
+        let Some(view) = &self.view else { return };
+        let shard = view.topology.value.shard_of(self.me);
+        let was_member =
+            shard.and_then(|shard| shard.copy(self.me)).is_some_and(|copy| copy.member.is_some());
+        let is_of_past = !self.bus.knows_past && was_member;
+        let lacks = self.is_registered(view) && !self.is_shown_with_bus(view);
+        self.bus.has_to_reach |= is_of_past || lacks;
+        self.bus.knows_past = true;
     }
 
     fn is_shown_with_bus(&self, view: &View) -> bool {

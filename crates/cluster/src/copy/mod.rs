@@ -395,7 +395,7 @@ impl Copy {
             // The watch says what changes. This is for what it may have lost.
             self.next_read = now + 2 * self.lease.interval();
         }
-        let Some(view) = view else { return };
+        let Some(view) = view else { return self.bus.begins() };
         let (began, newest) = self.entries;
         match &mut self.known {
             Some(known) if known.database == view.database && began.is_some() => {

@@ -361,18 +361,41 @@ fn another_port_for_other_copies_is_announced_under_the_same_lease() {
     assert_eq!(copy.role(), Role::Leads(EPOCH));
 }
 
-/// Registers a copy that listens on a port for others, beside one that announces `other`. Returns
-/// the copy, and the port that it announces.
-fn registered(known: Option<bool>, other: u16) -> (Copy, u16) {
+/// What there was of a copy before its process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Past {
+    /// It is new.
+    Nothing,
+    /// It was a member, and has left nothing that says more.
+    Member,
+    /// It has left what it knew: whether it had announced a port for others.
+    Known(bool),
+}
+
+/// Registers a copy that listens on a port for others, beside one that announces `other`; `None`:
+/// that one is not alive. Returns the copy, and the port that it announces.
+fn registered(past: Past, other: Option<u16>) -> (Copy, u16) {
     let mut copy = Copy::new(ME, MINE, settings());
     copy.listens_on_bus(17_000);
     let mut view = view(OTHER);
+    if past == Past::Nothing {
+        let shard = view.topology.value.shard_of_mut(ME).expect("it is there");
+        let me = shard.copies.iter_mut().find(|copy| copy.id == ME);
+        me.expect("it is there").member = None;
+    }
+    let known = match past {
+        Past::Known(has_bus) => Some(has_bus),
+        Past::Nothing | Past::Member => None,
+    };
     copy.remember(known.and_then(|has_bus| {
         let known = Known::of(&view, ME, None)?;
         Some(Known { has_bus, ..known })
     }));
     view.alive.remove(&ME);
-    view.alive.get_mut(&OTHER).expect("it is there").value.bus_port = other;
+    match other {
+        Some(port) => view.alive.get_mut(&OTHER).expect("it is there").value.bus_port = port,
+        None => _ = view.alive.remove(&OTHER),
+    }
     copy.step(ms(0), &facts());
     copy.lease_replied(ms(1), ms(0), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
     copy.read(ms(1), ms(0), Some(view.clone()));
@@ -386,11 +409,20 @@ fn registered(known: Option<bool>, other: u16) -> (Copy, u16) {
 #[test]
 fn a_port_for_others_is_announced_when_theirs_are_reached_or_in_use() {
     // A new copy, one that had announced it, and one of before or behind a firewall.
-    assert_eq!(registered(None, 17_001).1, 17_000);
-    assert_eq!(registered(Some(true), 17_001).1, 17_000);
-    for (known, other) in [(Some(false), 17_001), (Some(true), 0), (None, 0)] {
-        let (mut copy, port) = registered(known, other);
-        assert_eq!(port, 0, "{known:?} {other}");
+    for other in [Some(17_001), None] {
+        assert_eq!(registered(Past::Nothing, other).1, 17_000);
+        assert_eq!(registered(Past::Known(true), other).1, 17_000);
+        assert_eq!(registered(Past::Known(false), other).1, 0);
+        assert_eq!(registered(Past::Member, other).1, 0);
+    }
+    for (past, other) in [
+        (Past::Known(false), 17_001),
+        (Past::Member, 17_001),
+        (Past::Known(true), 0),
+        (Past::Nothing, 0),
+    ] {
+        let (mut copy, port) = registered(past, Some(other));
+        assert_eq!(port, 0, "{past:?} {other}");
         let doors = copy.unreached().expect("it waits");
         // One that announces none has it, if at all, where Redis would have it.
         let expected = if other == 0 { 17_000 } else { other };
@@ -401,7 +433,7 @@ fn a_port_for_others_is_announced_when_theirs_are_reached_or_in_use() {
         assert_eq!(copy.unreached(), None);
     }
     // That of another does not change what this one has reached itself.
-    let (mut copy, _) = registered(Some(true), 0);
+    let (mut copy, _) = registered(Past::Known(true), Some(0));
     let mut view = copy.view().expect("it has one").clone();
     view.alive.get_mut(&OTHER).expect("it is there").value.bus_port = 17_001;
     read(&mut copy, ms(20), view);

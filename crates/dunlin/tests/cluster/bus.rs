@@ -230,7 +230,7 @@ fn a_copy_whose_port_for_others_is_taken_goes_on_without_and_says_so() {
     until_ok(&first, "d");
     work(&first, "taken");
     eventually("status says which and what to do", || {
-        let line = format!("its port for other copies, {}, is taken", port + OFFSET);
+        let line = format!("its port for other copies, {}, cannot be had", port + OFFSET);
         let begins = "Database 'd' is without TLS between its copies: copy ";
         let is_said = |it: &String| it.starts_with(begins) && it.contains(&line);
         warned(&first).iter().all(|lines| lines.iter().any(is_said))

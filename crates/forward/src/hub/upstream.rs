@@ -133,9 +133,8 @@ impl Upstream {
     }
 }
 
-/// A connection whose requests have been answered gives the memory above this size back that it had
-/// for them.
-const MAX_IDLE_REQUESTS: usize = 64 << 10;
+/// Bytes of memory that a connection keeps for requests, however few there are.
+const LEAST_FOR_REQUESTS: usize = 64 << 10;
 
 impl Upstream {
     /// Returns the tag of the oldest request, whose reply has come. A request that may have to be
@@ -147,10 +146,17 @@ impl Upstream {
             return self.reclaim(tag);
         }
         self.requests.drain(..len as usize);
-        if self.requests.is_empty() && self.requests.capacity() > MAX_IDLE_REQUESTS {
-            self.requests = VecDeque::new();
-        }
+        self.fit_requests();
         Tag { purpose: Purpose::Client, ..tag }
+    }
+
+    /// Gives memory back that a burst of requests has left.
+    #[inline]
+    fn fit_requests(&mut self) {
+        let (len, capacity) = (self.requests.len(), self.requests.capacity());
+        if capacity > LEAST_FOR_REQUESTS && len < capacity / 8 {
+            self.requests.shrink_to((2 * len).max(LEAST_FOR_REQUESTS));
+        }
     }
 
     /// Returns the tag of the oldest request with the request, which may have to be sent again.
@@ -158,6 +164,7 @@ impl Upstream {
     pub(super) fn reclaim(&mut self, tag: Tag) -> Tag {
         let Purpose::Keyed(len) = tag.purpose else { return tag };
         let request = self.requests.drain(..len as usize).collect();
+        self.fit_requests();
         Tag { purpose: Purpose::redirectable(request), ..tag }
     }
 

@@ -628,3 +628,25 @@ fn wait_concerns_the_shards_that_were_written_to() {
     signal(replica.process_id(), "CONT").expect("it is there");
     assert_eq!(client.reply().expect("it comes"), Reply::Integer(1));
 }
+
+/// Writes in front of a request that another node answers are told of when they are confirmed, as
+/// they would be without it.
+#[test]
+fn what_is_written_in_front_of_a_forwarded_request_is_confirmed_first() {
+    let _alone = alone();
+    let etcd = Etcd::start("in-front");
+    let nodes = one_address(&etcd, &["--commit-timeout-ms", "500"]);
+    let mut client = node_of(&nodes, "b").client();
+    ok(&mut client, "CONFIG SET commit-quorum 1 commit-mode quorum");
+    eventually("its replica confirms", || !ask(&mut client, "SET b 0").is_error());
+    let leads = ["a", "b", "c"].map(|key| node_of(&nodes, key).process_id());
+    let replicas = || nodes.iter().filter(|node| !leads.contains(&node.process_id()));
+    replicas().for_each(|node| signal(node.process_id(), "STOP").expect("it runs"));
+    let replies = pipeline(&mut client, &["SET b 1", "SET b 2", "SET b 3", "GET c", "GET b"]);
+    replicas().for_each(|node| signal(node.process_id(), "CONT").expect("it runs"));
+    for reply in &replies[..3] {
+        assert!(error(reply).starts_with("NOTCONFIRMED"), "{replies:?}");
+    }
+    assert_eq!(replies[3], Reply::Nil, "{replies:?}");
+    assert_eq!(ask(&mut client, "PING"), Reply::Simple(b"PONG".to_vec()));
+}

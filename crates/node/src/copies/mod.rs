@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -423,13 +423,14 @@ impl Copy {
         let port = port.and_then(|port| port.trim_matches('"').parse::<u16>().ok());
         let Some(port) = port else { return self.text.clone() };
         // The kernel may still be closing the sockets of the process before.
-        if self.process.early_ends() < ENDS_BEFORE_NO_BUS || !is_taken(port) {
+        let is_failing = self.process.early_ends() >= ENDS_BEFORE_NO_BUS;
+        let Some(why) = is_failing.then(|| why_not_bound(port)).flatten() else {
             self.bus_error.clear();
             return self.text.clone();
-        }
+        };
         self.lacks_bus(format!(
-            "its port for other copies, {port}, is taken by another process. End that process and \
-             restart the database, or start the nodes with another --bus-port-offset"
+            "its port for other copies, {port}, cannot be had: {why}. End what has it and restart \
+             the database, or start the nodes with another --bus-port-offset"
         ));
         files::without_bus(&self.text)
     }
@@ -466,10 +467,16 @@ const ENDS_BEFORE_NO_BUS: u64 = 2;
 /// What to do about a port for other copies that no copy can have.
 const OTHER_OFFSET: &str = "Start the nodes with another --bus-port-offset";
 
-/// Returns whether another process listens on a port.
-fn is_taken(port: u16) -> bool {
-    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
-    bound.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+/// Returns why no process can listen on a port of this host, by either protocol that it has. `None`:
+/// one can.
+fn why_not_bound(port: u16) -> Option<io::Error> {
+    let addresses: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let mut errors = addresses.into_iter().filter_map(|it| TcpListener::bind((it, port)).err());
+    // A host may do without one of them.
+    let counts = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied)
+    };
+    errors.find(counts)
 }
 
 /// Returns the ports of this host that no copy can have for others: those of nodes, copies and

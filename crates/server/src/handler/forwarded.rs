@@ -63,12 +63,19 @@ impl ReactorHandler {
         let Some(forwarder) = &mut self.forwarder else { return };
         let Some(forwarding) = &conn.session.forwarding else { return };
         let gaps = conn.gaps.get_or_insert_default();
+        let was_open = gaps.is_open();
         gaps.open(io.out(), &forwarding.requests);
         gaps.told = gaps.told.max(conn.session.told);
         let (requests, bytes) = (forwarding.requests.len(), forwarding.bytes.len());
         self.engine.rate_limits.charge(&mut conn.session, requests, bytes);
         let id = io.id();
         forwarder.submit(io, id, &mut conn.session);
+        if !was_open && !io.out().is_empty() {
+            // What is in front of the first gap leaves now. What is behind it is looked at again.
+            let by_primary = conn.session.answered_by_primary;
+            hold_back(self.engine, &mut conn.session, io);
+            conn.session.answered_by_primary = by_primary;
+        }
     }
 
     /// Bytes have come on a link to another node.
@@ -196,11 +203,18 @@ impl ReactorHandler {
     pub(super) fn tick_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>, most: Duration) -> Duration {
         let thread = self.thread();
         let Some(forwarder) = &mut self.forwarder else { return most };
+        // It looks at all its connections each time.
+        let left = self.forwarding.left(cx.now());
+        if left > Duration::ZERO {
+            return most.min(left);
+        }
         if thread == 0 {
             forwarder.tick_of_listening(cx, now());
             forwarder.end_forbidden_waits(cx);
         }
-        most.min(forwarder.tick(cx))
+        let pause = forwarder.tick(cx);
+        self.forwarding.set(cx.now() + pause);
+        most.min(pause)
     }
 
     /// A client has gone.

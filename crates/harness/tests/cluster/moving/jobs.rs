@@ -111,9 +111,10 @@ fn outlive(name: &str, killed: usize) {
     let to = id_of(&nodes[2]);
     let mut source = nodes[0].client();
     ok(&mut source, "CLIENT CAPA cluster");
-    // What is behind this write in the stream, the replica has with it.
+    // What is in front of these writes in the streams of all shards, their replicas have with them.
     ok(&mut source, "SET b last");
-    assert_eq!(ask(&mut source, "WAIT 1 10000"), Reply::Integer(1));
+    assert_eq!(ask(&mut source, "WAIT 1 60000"), Reply::Integer(1));
+    assert_eq!(ask(&mut client, "WAIT 1 60000"), Reply::Integer(1));
     // The target takes nothing, so the job is under way when a node is killed.
     signal(nodes[2].process_id(), "STOP").expect("it runs");
     change(&mut source, &format!("CLUSTER MIGRATESLOTS SLOTSRANGE 0 5460 NODE {to}"));
