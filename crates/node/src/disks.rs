@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn a_copy_that_announces_no_port_for_others_says_why() {
         assert_eq!(unannounced("cluster_coordinator:up\r\ncluster_bus_announced:1\r\n"), "");
-        let cut = "cluster_coordinator:up\r\ncluster_bus_announced:0\r\ncluster_bus_unreached:10.0.0.2:22000\r\n";
+        let cut = "cluster_coordinator:up\r\ncluster_bus_announced:0\r\n\
+                   cluster_bus_unreached:10.0.0.2:22000\r\n";
         assert!(unannounced(cut).starts_with("it does not reach 10.0.0.2:22000,"));
         // One of the release before, whose process goes on below a node of this one.
         assert!(unannounced("cluster_coordinator:up\r\n").contains("restart the database"));

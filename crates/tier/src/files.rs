@@ -103,8 +103,8 @@ impl Files {
         options.open(self.path(segment))
     }
 
-    /// Completes all operations that have begun, and removes the segments and the lock file. Threads
-    /// may still begin operations, which are no longer carried out: the process is about to end.
+    /// Completes all operations that have begun, and removes the segments and the lock file.
+    /// Threads may begin others, which are not carried out: the process is about to end.
     pub fn close(&self) {
         self.carrier.close();
         // Remaining files are removed by the next process that uses the folder.

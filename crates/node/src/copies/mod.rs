@@ -467,8 +467,8 @@ const ENDS_BEFORE_NO_BUS: u64 = 2;
 /// What to do about a port for other copies that no copy can have.
 const OTHER_OFFSET: &str = "Start the nodes with another --bus-port-offset";
 
-/// Returns why no process can listen on a port of this host, by either protocol that it has. `None`:
-/// one can.
+/// Returns why no process can listen on a port of this host, by either protocol that it has.
+/// `None`: one can.
 fn why_not_bound(port: u16) -> Option<io::Error> {
     let addresses: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
     let mut errors = addresses.into_iter().filter_map(|it| TcpListener::bind((it, port)).err());
