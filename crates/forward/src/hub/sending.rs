@@ -263,9 +263,7 @@ impl<P: Policy> Hub<P> {
         if let Some(len) = u32::try_from(request.len()).ok().filter(|_| is_usual) {
             return Purpose::Keyed(len);
         }
-        let request = request.to_vec();
-        let (tries, returns, is_asking, server) = (0, 0, false, None);
-        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
+        let kept = Kept { is_watch, is_read, aim, ..Kept::new(request.to_vec()) };
         Purpose::Redirectable(Box::new(kept))
     }
 }

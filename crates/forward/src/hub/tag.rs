@@ -72,15 +72,21 @@ pub struct Kept {
     pub returns: u32,
 }
 
+impl Kept {
+    /// A request that has been sent once, to the server of its key.
+    pub(super) fn new(request: Vec<u8>) -> Kept {
+        let (tries, returns, is_asking, server) = (0, 0, false, None);
+        let (is_watch, is_read, aim) = (false, false, Aim::Key);
+        Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns }
+    }
+}
+
 impl Purpose {
     /// Returns the purpose of a request to a cluster that has been sent once, to the server of its
     /// key.
     #[cold]
     pub(super) fn redirectable(request: Vec<u8>) -> Purpose {
-        let (tries, returns, is_asking, server) = (0, 0, false, None);
-        let (is_watch, is_read, aim) = (false, false, Aim::Key);
-        let kept = Kept { request, tries, is_asking, server, is_watch, is_read, aim, returns };
-        Purpose::Redirectable(Box::new(kept))
+        Purpose::Redirectable(Box::new(Kept::new(request)))
     }
 }
 
