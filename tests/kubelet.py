@@ -14,7 +14,9 @@ import json
 import os
 import shutil
 import signal
+import socket
 import socketserver
+import ssl
 import struct
 import subprocess
 import tarfile
@@ -290,7 +292,8 @@ def lives(node):
                {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sessions", "namespace": NAMESPACE},
                 "stringData": {"password": "not a secret"}},
                *(volume(node, number) for number in range(6)))
-    release(node, "install", "t", CHART, "-f", VALUES)
+    # As the release before installed it.
+    release(node, "install", "t", CHART, "-f", VALUES, "--set", "nodes.tls.enabled=false")
     passed("helm install: three nodes are ready, and the job has created the database")
     writers = Writers(node)
     rolls(node, writers)
@@ -321,6 +324,22 @@ def until_ready(node, count):
         return status.get("readyReplicas") == count and status.get("updatedReplicas") == count
 
     until(f"{count} pods are ready", is_ready)
+
+
+def speaks_tls(node):
+    """The nodes' port shows a certificate of the token's authority by the service's name, and takes nothing in clear."""
+    authority = node.kubectl("exec", "t-dunlin-0", "--", "cat", "/data/node/tls/ca.pem")
+    address = node.get("service", "t-dunlin")["spec"]["clusterIP"]
+    rules = ssl.create_default_context(cadata=authority)
+    with socket.create_connection((address, 8380), timeout=30) as plain:
+        with rules.wrap_socket(plain, server_hostname=f"t-dunlin.{NAMESPACE}.svc") as session:
+            session.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+            if b"200 OK" not in session.recv(100):
+                fail("the nodes' port does not answer by TLS")
+    with socket.create_connection((address, 8380), timeout=30) as plain:
+        plain.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        if b"200 OK" in plain.recv(100):
+            fail("the nodes' port answers without TLS")
 
 
 class Writers:
@@ -364,7 +383,8 @@ def rolls(node, writers):
     if any(after[name][0] == before[name][0] for name in before):
         fail(f"these pods were to be started again: {before}, {after}")
     writers.go_on()
-    passed("helm upgrade: each pod is started again, one after the other, under writes")
+    speaks_tls(node)
+    passed("helm upgrade: each pod is started again, one after the other, under writes, and their port speaks TLS")
 
     job = lambda: node.get("job", "t-dunlin-databases")["metadata"]["uid"]
     old_job = job()

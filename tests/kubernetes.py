@@ -219,47 +219,53 @@ def secrets():
 
 
 def nodes_tls():
-    """The nodes' port with TLS: certificates, and all that asks it."""
-    for more in [[], ["--set", "nodes.tls.existingSecret=mine"]]:
-        documents = template(f"{CHART}/ci/nodes-tls.yaml", *more)
-        secret = "mine" if more else "t-dunlin-nodes-tls"
-        made = [it for it in documents if it["kind"] == "Secret" and it["metadata"]["name"].endswith("-nodes-tls")]
-        if len(made) != (0 if more else 1):
-            fail(f"{len(made)} secrets with certificates of nodes are made")
-        for name in ["t-dunlin", "t-dunlin-databases"]:
-            kind = "Job" if name.endswith("databases") else "StatefulSet"
-            pod = named(documents, kind, name)["spec"]["template"]["spec"]
-            volumes = [it for it in pod["volumes"] if it["name"] == "nodes-tls"]
-            if [it["secret"]["secretName"] for it in volumes] != [secret]:
-                fail(f"{name}: the certificates are {volumes}")
-            container = pod["containers"][0]
-            if "/etc/dunlin/nodes-tls" not in [it["mountPath"] for it in container["volumeMounts"]]:
-                fail(f"{name}: the certificates are not there")
-            if {"name": "DUNLIN_CACERT", "value": "/etc/dunlin/nodes-tls/ca.crt"} not in container["env"]:
-                fail(f"{name}: commands do not know the authority")
-            if kind == "Job":
-                if "--node=https://t-dunlin:8380" not in container["args"]:
-                    fail(f"the job asks by {container['args']}")
-                if volumes[0]["secret"].get("items") != [{"key": "ca.crt", "path": "ca.crt"}]:
-                    fail("the job gets the nodes' key")
-                continue
-            probes = [container[f"{it}Probe"]["httpGet"]["scheme"] for it in ("startup", "liveness", "readiness")]
-            if probes != ["HTTPS"] * 3:
-                fail(f"probes are {probes}")
-            for file in ("cert", "key"):
-                end = "crt" if file == "cert" else "key"
-                if f"--admin-tls-{file}-file=/etc/dunlin/nodes-tls/tls.{end}" not in container["args"]:
-                    fail(f"nodes show no certificate: {container['args']}")
+    """The nodes' port with TLS, by the token's authority or a certificate of the user's: all that asks it."""
+    names = ["t-dunlin", f"t-dunlin.{NAMESPACE}.svc", f"t-dunlin.{NAMESPACE}.svc.cluster.local",
+             f"$(POD_NAME).t-dunlin-nodes.{NAMESPACE}.svc.cluster.local"]
+    own = [f"--admin-tls-{it}=/etc/dunlin/nodes-tls/tls.{end}" for it, end in (("cert-file", "crt"), ("key-file", "key"))]
+    kinds = {
+        # File, more values, arguments of a node, its authority in the pod, secret, key and option of jobs, what Prometheus checks.
+        "token": ("cluster.yaml", [], ["--admin-tls", *(f"--admin-tls-name={it}" for it in names)], "/data/node/tls/ca.pem",
+                  "t-dunlin", "token", "--token-file", {"insecureSkipVerify": True}),
+        "own": ("nodes-tls.yaml", [], own, "/etc/dunlin/nodes-tls/ca.crt", "mine", "ca.crt", "--cacert",
+                {"ca": {"secret": {"name": "mine", "key": "ca.crt"}}, "serverName": f"t-dunlin.{NAMESPACE}.svc"}),
+        "checked": ("cluster.yaml", ["--set", "metrics.serviceMonitor.tlsConfig.serverName=localhost"], ["--admin-tls"],
+                    "/data/node/tls/ca.pem", "t-dunlin", "token", "--token-file", {"serverName": "localhost"}),
+    }
+    for kind, (file, more, wanted, authority, secret, key, option, trust) in kinds.items():
+        documents = template(f"{CHART}/ci/{file}", "--set", "metrics.serviceMonitor.enabled=true", *more)
+        pod = named(documents, "StatefulSet", "t-dunlin")["spec"]["template"]["spec"]
+        container = pod["containers"][0]
+        given = [it for it in container["args"] if it.startswith("--admin-tls")]
+        if given[:len(wanted)] != wanted or (kind != "checked" and len(given) != len(wanted)):
+            fail(f"{kind}: nodes get {given}")
+        if {"name": "DUNLIN_CACERT", "value": authority} not in container["env"]:
+            fail(f"{kind}: commands in the pod do not know the authority")
+        probes = [container[f"{it}Probe"]["httpGet"]["scheme"] for it in ("startup", "liveness", "readiness")]
+        if probes != ["HTTPS"] * 3:
+            fail(f"{kind}: probes are {probes}")
+        volumes = [it["secret"] for it in pod["volumes"] if it["name"] == "nodes-tls"]
+        if [it["secretName"] for it in volumes] != (["mine"] if kind == "own" else []):
+            fail(f"{kind}: the nodes' certificates are {volumes}")
+        pod = named(documents, "Job", "t-dunlin-databases")["spec"]["template"]["spec"]
+        args, (volume,) = pod["containers"][0]["args"], [it for it in pod["volumes"] if it["name"] == "nodes-tls"]
+        if args[-2:] != ["--node=https://t-dunlin:8380", f"{option}=/etc/dunlin/nodes-tls/{key}"]:
+            fail(f"{kind}: the job asks by {args}")
+        if volume["secret"] != {"secretName": secret, "defaultMode": 0o440, "items": [{"key": key, "path": key}]}:
+            fail(f"{kind}: the job gets {volume}")
+        if "/etc/dunlin/nodes-tls" not in [it["mountPath"] for it in pod["containers"][0]["volumeMounts"]]:
+            fail(f"{kind}: the job has no authority")
         monitor = named(documents, "ServiceMonitor", "t-dunlin")["spec"]["endpoints"][0]
-        trust = {"ca": {"secret": {"name": secret, "key": "ca.crt"}}, "serverName": f"t-dunlin.{NAMESPACE}.svc"}
         if monitor["scheme"] != "https" or monitor["tlsConfig"] != trust:
-            fail(f"Prometheus asks by {monitor}")
-        with tempfile.TemporaryDirectory() as work:
-            for key, value in (made[0]["data"] if made else {}).items():
-                with open(f"{work}/{key}", "wb") as out:
-                    out.write(base64.b64decode(value))
-            for host in ["localhost", "t-dunlin", f"t-dunlin.{NAMESPACE}.svc"] if made else []:
-                run("openssl", "verify", "-CAfile", f"{work}/ca.crt", "-verify_hostname", host, f"{work}/tls.crt")
+            fail(f"{kind}: Prometheus asks by {monitor}")
+    text = yaml.safe_dump_all(template(f"{CHART}/ci/cluster.yaml", "--set", "nodes.tls.enabled=false"))
+    if "--admin-tls" in text or "https://t-dunlin" in text or "nodes-tls" in text or "HTTPS" in text:
+        fail("nodes.tls.enabled=false leaves something of TLS")
+    tokens = lambda *more: [it for it in named(template(f"{CHART}/ci/etcd.yaml", *more), "StatefulSet", "t-dunlin")[
+        "spec"]["template"]["spec"]["containers"][0]["args"] if it.startswith("--token-file")]
+    if tokens() != ["--token-file=/etc/dunlin/secret/token"] or tokens(
+            "--set", "nodes.extraArgs[0]=--token-file=/mine") != ["--token-file=/mine"]:
+        fail("with an etcd of the user's nodes have not one token")
     passed("the nodes' port with TLS: certificates for its names, and probes, jobs and Prometheus that know them")
 
 
@@ -394,7 +400,7 @@ def monitored():
         "server-tls.yaml": ("https", None, None),
         "server.yaml": (None, "default", ("t-dunlin", "password")),
         "replicas.yaml": (None, "default", ("users-t", "default")),
-        "everything.yaml": (None, "admin", ("t-dunlin", "admin-password")),
+        "everything.yaml": ("https", "admin", ("t-dunlin", "admin-password")),
     }
     for file, values in wanted.items():
         if ends(file) != values:
@@ -760,9 +766,11 @@ class Kubelet:
     def probe(self, container, name, kind):
         action = container[kind]["httpGet"]
         ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-        url = f"http://{self.addresses[name]}:{ports[action['port']]}{action['path']}"
+        url = f"{action['scheme'].lower()}://{self.addresses[name]}:{ports[action['port']]}{action['path']}"
+        # As a kubelet: probes check no certificate.
+        context = ssl._create_unverified_context()
         try:
-            with urllib.request.urlopen(url, timeout=container[kind].get("timeoutSeconds", 1)) as answer:
+            with urllib.request.urlopen(url, timeout=container[kind].get("timeoutSeconds", 1), context=context) as answer:
                 return answer.status == 200
         except OSError:
             return False

@@ -14,10 +14,12 @@ use crate::sealed;
 use crate::settings::Wrong;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use net::{NameCheck, TlsClient, TlsSettings, Trust, client_rules_trusting};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use rustls::RootCertStore;
 use sha2::{Digest as _, Sha256};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -82,13 +84,7 @@ impl Files {
         if secret.starts_with(TOKEN) {
             return self.take(secret);
         }
-        if secret.len() < MIN_SECRET {
-            let text = format!("a secret that machines share has at least {MIN_SECRET} characters");
-            return Err(Wrong(text));
-        }
-        let seed = Sha256::digest(format!("dunlin authority {secret}"));
-        let der = [&ED25519[..], &seed[..]].concat();
-        let key = KeyPair::try_from(der).map_err(wrong)?;
+        let key = derived(secret)?;
         let is_same = |text: String| text == key.serialize_pem();
         if self.authority.exists() && fs::read_to_string(&self.key).is_ok_and(is_same) {
             return Ok(());
@@ -102,20 +98,8 @@ impl Files {
     /// # Errors
     /// It is no token, or the disk refuses it.
     pub fn take(&self, token: &str) -> Result<(), Wrong> {
-        let no_token = || {
-            Wrong(format!(
-                "this is no token of a cluster: it begins with {TOKEN}, and is in the file {FOLDER}/join-token of \
-                 a machine of the cluster"
-            ))
-        };
-        let (certificate, key) = token
-            .trim()
-            .strip_prefix(TOKEN)
-            .and_then(|rest| rest.split_once('.'))
-            .ok_or_else(no_token)?;
-        let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| no_token());
-        let key = KeyPair::try_from(bytes(key)?).map_err(|_| no_token())?;
-        self.keep(&String::from_utf8(bytes(certificate)?).map_err(|_| no_token())?, &key)
+        let (certificate, key) = parse(token)?;
+        self.keep(&certificate, &key)
     }
 
     /// Lets passwords at etcd be sealed and opened, if this machine has the key.
@@ -142,10 +126,10 @@ impl Files {
         write(&self.authority, certificate)
     }
 
-    /// Signs a certificate for this machine, by which it is known at `hosts`.
+    /// Signs a certificate for this machine, by which it is known at `hosts`, and as this machine.
     ///
     /// # Errors
-    /// The authority's key cannot be read, or the disk refuses it.
+    /// The authority's key cannot be read, one of `hosts` is no name, or the disk refuses it.
     pub fn sign(&self, hosts: &[&str]) -> Result<(), Wrong> {
         let text = fs::read_to_string(&self.key);
         let text = text.map_err(|error| Wrong(format!("{}: {error}", self.key.display())))?;
@@ -166,6 +150,68 @@ impl Files {
         let certificate: Certificate = params.signed_by(&key, &issuer).map_err(wrong)?;
         write(&self.machine, &format!("{}{}", certificate.pem(), key.serialize_pem()))
     }
+}
+
+/// Returns the secret or token that is in a file.
+///
+/// # Errors
+/// It cannot be read, or is empty.
+pub fn secret_in(path: &Path) -> Result<String, Wrong> {
+    let text =
+        fs::read_to_string(path).map_err(|error| Wrong(format!("{}: {error}", path.display())))?;
+    match text.trim() {
+        "" => Err(Wrong(format!("{} is empty", path.display()))),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+/// Reads the certificate and the key of a token.
+fn parse(token: &str) -> Result<(String, KeyPair), Wrong> {
+    let no_token = || {
+        Wrong(format!(
+            "this is no token of a cluster: it begins with {TOKEN}, and is in the file {FOLDER}/join-token of \
+             a machine of the cluster"
+        ))
+    };
+    let (certificate, key) = token
+        .trim()
+        .strip_prefix(TOKEN)
+        .and_then(|rest| rest.split_once('.'))
+        .ok_or_else(no_token)?;
+    let bytes = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| no_token());
+    let key = KeyPair::try_from(bytes(key)?).map_err(|_| no_token())?;
+    Ok((String::from_utf8(bytes(certificate)?).map_err(|_| no_token())?, key))
+}
+
+/// Makes the key that belongs to a secret.
+fn derived(secret: &str) -> Result<KeyPair, Wrong> {
+    if secret.len() < MIN_SECRET {
+        let text = format!("a secret that machines share has at least {MIN_SECRET} characters");
+        return Err(Wrong(text));
+    }
+    let seed = Sha256::digest(format!("dunlin authority {secret}"));
+    KeyPair::try_from([&ED25519[..], &seed[..]].concat()).map_err(wrong)
+}
+
+/// Returns what a connection to the admin port of a machine needs: its certificate has to come from
+/// the authority of a token or of a secret that machines share. Each machine answers for the whole
+/// cluster, so it may be any, by whatever name it was reached.
+///
+/// # Errors
+/// The secret is too short, the token is none, or `host` is no name.
+pub fn client_of(secret: &str, host: &str) -> Result<TlsClient, Wrong> {
+    let key = match secret.starts_with(TOKEN) {
+        true => parse(secret)?.1,
+        false => derived(secret)?,
+    };
+    let certificate = authority().self_signed(&key).map_err(wrong)?;
+    let said = |why: String| Wrong(format!("the authority cannot be used: {why}"));
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.der().clone()).map_err(|why| said(why.to_string()))?;
+    let trust = Trust::Authorities(roots, NameCheck::Any);
+    let rules = client_rules_trusting(&TlsSettings::default(), trust);
+    let rules = rules.map_err(|why| said(why.to_string()))?;
+    TlsClient::new(rules, host).map_err(|_| Wrong(format!("'{host}' is no name of a host")))
 }
 
 /// What is the same whenever the authority signs. Its certificates do not end: nothing would be

@@ -1,10 +1,12 @@
 //! A request to a node's admin port, for the commands of `dunlin cluster`.
 
+use crate::authority;
 use crate::settings::Wrong;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::http::{Answer, Connection, Error, Request, Server};
 use client::tls::TlsOptions;
+use net::TlsClient;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -33,13 +35,42 @@ impl From<Refusal> for Wrong {
     }
 }
 
+/// What the certificate of a node that speaks TLS must come from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Authority {
+    /// An authority that the system knows; the certificate has the name of the host.
+    System,
+    /// One in this file, likewise.
+    File(PathBuf),
+    /// That of the token or secret in this file; the certificate is one of any machine.
+    Token(PathBuf),
+}
+
+impl Authority {
+    /// Makes what a connection to a host needs.
+    fn client(&self, host: &str) -> io::Result<TlsClient> {
+        let of_files = |cacert: Option<PathBuf>| {
+            TlsOptions { cacert, ..TlsOptions::default() }.client(host).map_err(io::Error::other)
+        };
+        match self {
+            Authority::System => of_files(None),
+            Authority::File(path) => of_files(Some(path.clone())),
+            Authority::Token(path) => {
+                let made = authority::secret_in(path)
+                    .and_then(|secret| authority::client_of(&secret, host));
+                made.map_err(|why| io::Error::other(why.to_string()))
+            }
+        }
+    }
+}
+
 /// A node's admin port.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// `HOST:PORT`, or `https://HOST:PORT` of one that speaks TLS.
     pub address: String,
-    /// A file with the authorities that its certificate must come from, in place of the system's.
-    pub cacert: Option<PathBuf>,
+    /// What its certificate must come from.
+    pub authority: Authority,
     /// The password of its interface.
     pub password: Option<String>,
     /// The name of a request that is to be made once; empty is none.
@@ -119,15 +150,18 @@ impl Node {
         let (host, port) = place.rsplit_once(':').ok_or_else(wrong)?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let port = port.parse().map_err(|_| wrong())?;
-        let options = || TlsOptions { cacert: self.cacert.clone(), ..TlsOptions::default() };
-        let tls = is_tls.then(|| options().client(host)).transpose();
+        if !is_tls && matches!(self.authority, Authority::Token(_)) {
+            let text = "--token-file is for a node that speaks TLS: name it as https://HOST:PORT";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let tls = is_tls.then(|| self.authority.client(host)).transpose()?;
         Ok(Server {
             host: host.to_owned(),
             port,
             // The name in the header Host. Without a password a node answers under this one and
             // addresses only, whatever the machine is called.
             name: "localhost".to_owned(),
-            tls: tls.map_err(io::Error::other)?,
+            tls,
         })
     }
 
@@ -135,6 +169,14 @@ impl Node {
     fn away(&self, why: &Error) -> Refusal {
         let address = &self.address;
         match why {
+            // A roll may be about to give the node the other kind.
+            Error::Unsent(error) | Error::Unanswered(error) if is_other_kind(error) => Refusal {
+                text: match address.starts_with("https://") {
+                    true => format!("{address} speaks no TLS ({error}): leave out https://"),
+                    false => format!("{address} speaks no HTTP ({error}): https:// if it has TLS"),
+                },
+                is_temporary: true,
+            },
             Error::Unsent(_) => Refusal {
                 text: format!(
                     "no node answers at {address} ({why}). Start one with dunlin cluster up, or \
@@ -154,6 +196,15 @@ impl Node {
     }
 }
 
+/// Returns whether there is TLS on one side only.
+fn is_other_kind(error: &io::Error) -> bool {
+    let of_tls = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+    match of_tls {
+        Some(why) => matches!(why, rustls::Error::InvalidMessage(_)),
+        None => error.kind() == io::ErrorKind::InvalidData,
+    }
+}
+
 fn lasting(text: String) -> Refusal {
     Refusal { text, is_temporary: false }
 }
@@ -166,7 +217,8 @@ mod tests {
     fn addresses_are_read() {
         let read = |address: &str| {
             let address = address.to_owned();
-            let node = Node { address, cacert: None, password: None, request_id: String::new() };
+            let (authority, request_id) = (Authority::System, String::new());
+            let node = Node { address, authority, password: None, request_id };
             let read = |server: Server| (server.host, server.port, server.tls.is_some());
             node.server().map(read).map_err(|why| why.to_string())
         };

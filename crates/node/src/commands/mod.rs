@@ -7,7 +7,7 @@ mod print;
 mod unplaced;
 
 use crate::hashing::{self, Trial};
-use crate::http::Node;
+use crate::http::{Authority, Node};
 use crate::rest::wire::{
     Begun, Creation, Deletion, Drain, JobId, MachineChange, MoveSlots, Named, Pace, Rebalance,
     Recovery, Status, Switch, Update, UserChange, UserRemoval, Zone,
@@ -278,6 +278,10 @@ pub(crate) struct Place {
     /// File with the authorities that a node's certificate must come from [default: the system's]
     #[arg(long, value_name = "FILE", env = "DUNLIN_CACERT")]
     cacert: Option<PathBuf>,
+    /// File with the cluster's token (tls/join-token of a machine), or the secret that its machines
+    /// share, in place of --cacert: a node's certificate must come from its authority
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -408,9 +412,14 @@ fn end(name: &str, outcome: Result<(), Wrong>) -> ExitCode {
 impl Place {
     pub(crate) fn node(&self) -> Node {
         let password = std::env::var("DUNLIN_ADMIN_PASSWORD").ok();
+        let authority = match (&self.token_file, &self.cacert) {
+            (Some(path), _) => Authority::Token(path.clone()),
+            (None, Some(path)) => Authority::File(path.clone()),
+            (None, None) => Authority::System,
+        };
         Node {
             address: self.node.clone(),
-            cacert: self.cacert.clone(),
+            authority,
             password: password.filter(|text| !text.is_empty()),
             request_id: String::new(),
         }

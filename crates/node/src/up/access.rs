@@ -3,14 +3,13 @@
 
 use super::kept::Kept;
 use super::tls::lasting;
-use crate::authority::Files;
+use crate::authority::{Files, secret_in};
 use crate::settings::Wrong;
 use crate::supervise::{PASSWORD, TOKEN};
 use crate::talk::Certificates;
 use clap::Args;
 use etcd::{Credentials, Endpoint, Way};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Options about etcd's certificates and users.
@@ -173,37 +172,33 @@ impl Access {
         }
     }
 
-    /// Signs this machine's certificate, if the cluster has an authority of its own.
+    /// Signs this machine's certificate for these further names as well, if it has an authority: the
+    /// cluster's own, or that of the secret which machines with an etcd of the user's share.
     ///
     /// # Errors
-    /// The authority's key cannot be read, or the disk refuses it.
-    pub fn sign(&mut self, kept: &Kept, directory: &Path) -> Result<(), Wrong> {
-        if !self.is_ours {
+    /// The authority's key cannot be read, a name is none, or the disk refuses it.
+    pub fn sign(&mut self, kept: &Kept, names: &[String], directory: &Path) -> Result<(), Wrong> {
+        let files = Files::of(directory);
+        if !self.is_ours && !files.key.exists() {
             return Ok(());
         }
-        let files = Files::of(directory);
         let etcd = kept.etcd.as_ref().map_or(&*kept.host, |server| &*server.host);
-        files.sign(&[&kept.host, etcd])?;
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        self.ca_cert_file = text(&files.authority);
-        self.cert_file = text(&files.machine);
-        self.key_file = text(&files.machine);
+        let hosts = [&*kept.host, etcd].into_iter().chain(names.iter().map(|name| &**name));
+        files.sign(&hosts.collect::<Vec<_>>())?;
+        if self.is_ours {
+            let text = |path: &Path| path.to_string_lossy().into_owned();
+            self.ca_cert_file = text(&files.authority);
+            self.cert_file = text(&files.machine);
+            self.key_file = text(&files.machine);
+        }
         Ok(())
     }
 }
 
 /// What is in a file, or in a variable of the environment.
 fn secret(file: Option<&Path>, variable: &str) -> Result<Option<String>, Wrong> {
-    let Some(path) = file else {
-        return Ok(std::env::var(variable).ok().filter(|text| !text.is_empty()));
-    };
-    let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
-    match text.trim() {
-        "" => Err(Wrong(format!("{} is empty", path.display()))),
-        secret => Ok(Some(secret.to_owned())),
+    match file {
+        Some(path) => secret_in(path).map(Some),
+        None => Ok(std::env::var(variable).ok().filter(|text| !text.is_empty())),
     }
-}
-
-fn unreadable(path: &Path, error: &std::io::Error) -> Wrong {
-    Wrong(format!("{}: {error}", path.display()))
 }

@@ -73,7 +73,10 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
         return members::enter(text, options, kept, directory);
     }
     if let Some(text) = &options.etcd {
-        kept.access.take(&options.access, directory)?;
+        let mut access = kept.access.clone();
+        access.take(&options.access, directory)?;
+        access.sign(kept, options.admin_tls.names(), directory)?;
+        kept.access = access;
         let name = if kept.endpoints.is_empty() { Name::Enter } else { Name::Find };
         return use_theirs(text, kept, options.contained.patience(), name);
     }
@@ -84,7 +87,7 @@ pub fn enter(options: &UpOptions, kept: &mut Kept, directory: &Path) -> Result<E
         _ => {}
     }
     let mut access = kept.access.clone();
-    access.sign(kept, directory)?;
+    access.sign(kept, options.admin_tls.names(), directory)?;
     kept.access = access;
     match &options.join {
         Some(place) if is_new => join(options, place, kept)?,

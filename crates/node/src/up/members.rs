@@ -69,7 +69,7 @@ pub fn enter(
     };
     kept.endpoints.clone_from(&endpoints);
     let mut access = kept.access.clone();
-    access.sign(kept, directory)?;
+    access.sign(kept, options.admin_tls.names(), directory)?;
     kept.access = access;
     let Some(mut server) = kept.etcd.clone() else {
         kept.write(directory)?;

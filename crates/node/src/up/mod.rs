@@ -183,12 +183,14 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
         audit::start(path, audit::Source::Node, &kept.machine).map_err(Wrong)?;
     }
     let hook = webhook(options)?;
-    let (password, admin_tls) = (password(options)?, options.admin_tls.rules()?);
+    let (password, given) = (password(options)?, options.admin_tls.given()?);
     let bind = bind(&kept, password.is_some());
     let (listeners, port) = join::listen(&bind, kept.admin_port, options.port)?;
     kept.admin_port = port;
     let etcd = join::enter(options, &mut kept, &directory)?;
     kept.write(&directory)?;
+    let own = || options.admin_tls.own(&directory);
+    let admin_tls = given.map_or_else(own, |rules| Ok(Some(rules)))?;
     Files::of(&directory).share_secret()?;
     let (common, summary) = (common(options, &kept, &directory)?, etcd.summary);
     let machine = machine(&kept, &common);
@@ -402,7 +404,6 @@ fn common(options: &UpOptions, kept: &Kept, directory: &Path) -> Result<Common, 
         made.map_err(|error| Wrong(format!("--flash-dir {}: {error}", folder.display())))
     });
     let audit_log = options.audit_log.as_deref().map(std::path::absolute).transpose();
-    let unsigned = (!kept.access.is_ours).then_some(&*kept.host);
     Ok(Common {
         audit_log: audit_log.map_err(|error| Wrong(format!("--audit-log: {error}")))?,
         cluster: kept.cluster.clone(),
@@ -414,7 +415,7 @@ fn common(options: &UpOptions, kept: &Kept, directory: &Path) -> Result<Common, 
         flash: flash.transpose()?,
         logs_to_output: options.contained.is_contained(),
         certificates: kept.access.certificates(),
-        bus: options.tls.bus(unsigned, directory)?,
+        bus: options.tls.bus(directory),
     })
 }
 

@@ -103,16 +103,12 @@ impl TlsOptions {
     }
 
     /// Returns what copies have for each other. `None`: this machine has no key of an authority, or
-    /// there is to be no such port. `unsigned`: the host of a machine whose certificate was not
-    /// signed at this start, as with an etcd of the user's.
-    ///
-    /// # Errors
-    /// The certificate of this machine cannot be made.
-    pub fn bus(&self, unsigned: Option<&str>, directory: &Path) -> Result<Option<Bus>, Wrong> {
+    /// there is to be no such port.
+    pub fn bus(&self, directory: &Path) -> Option<Bus> {
         let files = Files::of(directory);
         let port_offset = self.bus_offset();
         if port_offset == 0 || !files.key.exists() {
-            return Ok(None);
+            return None;
         }
         if self.bus_port_offset.is_none() && port_offset != BUS_PORT_OFFSETS[0] {
             log!(
@@ -124,14 +120,13 @@ impl TlsOptions {
                 port_offset
             );
         }
-        unsigned.map_or(Ok(()), |host| files.sign(&[host]))?;
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let certificates = Certificates {
             ca_cert_file: text(&files.authority),
             cert_file: text(&files.machine),
             key_file: text(&files.machine),
         };
-        Ok(Some(Bus { port_offset, certificates }))
+        Some(Bus { port_offset, certificates })
     }
 
     /// Returns what is added to a plain port.
@@ -143,6 +138,14 @@ impl TlsOptions {
 /// Options about the certificate of the admin port.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AdminTlsOptions {
+    /// The console and REST speak TLS alone, with a certificate of the token's authority:
+    /// tls/ca.pem in the directory of a machine, for --cacert of commands, or --token-file
+    #[arg(long, conflicts_with_all = ["admin_tls_cert_file", "etcd_plain"])]
+    admin_tls: bool,
+    /// A further name in the certificates of the token's authority, as that of a service. It may be
+    /// given several times
+    #[arg(long, value_name = "NAME", requires = "admin_tls")]
+    admin_tls_name: Vec<String>,
     /// File with the certificate of the console and REST, which then speak TLS alone
     #[arg(long, value_name = "FILE", requires = "admin_tls_key_file")]
     admin_tls_cert_file: Option<PathBuf>,
@@ -154,29 +157,54 @@ pub struct AdminTlsOptions {
 impl AdminTlsOptions {
     /// Returns whether the admin port speaks TLS.
     pub fn is_given(&self) -> bool {
-        self.admin_tls_cert_file.is_some()
+        self.admin_tls || self.admin_tls_cert_file.is_some()
     }
 
-    /// Returns the rules of connections to the admin port, which follow the files. `None`: it
-    /// speaks no TLS.
+    /// Returns the further names of this machine's certificate.
+    pub fn names(&self) -> &[String] {
+        &self.admin_tls_name
+    }
+
+    /// Returns the rules of connections to the admin port by the certificate that was given, which
+    /// follow the files. `None`: none was.
     ///
     /// # Errors
     /// A file cannot be used.
-    pub fn rules(&self) -> Result<Option<Renewed<ServerConfig>>, Wrong> {
-        let (Some(cert), Some(key)) = (&self.admin_tls_cert_file, &self.admin_tls_key_file) else {
-            return Ok(None);
-        };
-        let (cert_file, key_file) = (lasting(cert)?, lasting(key)?);
-        let settings = TlsSettings {
-            cert_file,
-            key_file,
-            auth_clients: ClientAuth::No,
-            ..TlsSettings::default()
-        };
-        let rules =
-            Renewed::new(settings, |settings| Ok(TlsContext::load(settings)?.server_config()));
-        rules.map(Some).map_err(|why| Wrong(why.to_string()))
+    pub fn given(&self) -> Result<Option<Renewed<ServerConfig>>, Wrong> {
+        match (&self.admin_tls_cert_file, &self.admin_tls_key_file) {
+            (Some(cert), Some(key)) => rules(lasting(cert)?, lasting(key)?).map(Some),
+            _ => Ok(None),
+        }
     }
+
+    /// Returns those by this machine's certificate, which has been signed. `None`: it is not for
+    /// the admin port.
+    ///
+    /// # Errors
+    /// This machine has no authority.
+    pub fn own(&self, directory: &Path) -> Result<Option<Renewed<ServerConfig>>, Wrong> {
+        let own = Files::of(directory);
+        if !self.admin_tls {
+            return Ok(None);
+        }
+        if !own.key.exists() {
+            return Err(Wrong(
+                "--admin-tls: this machine has no authority that could sign its certificate. With \
+                 an etcd of yours give all machines the same secret with --token-file, or give \
+                 --admin-tls-cert-file and --admin-tls-key-file"
+                    .into(),
+            ));
+        }
+        let file = lasting(&own.machine)?;
+        rules(file.clone(), file).map(Some)
+    }
+}
+
+fn rules(cert_file: String, key_file: String) -> Result<Renewed<ServerConfig>, Wrong> {
+    let settings =
+        TlsSettings { cert_file, key_file, auth_clients: ClientAuth::No, ..TlsSettings::default() };
+    let rules = Renewed::new(settings, |settings| Ok(TlsContext::load(settings)?.server_config()));
+    rules.map_err(|why| Wrong(why.to_string()))
 }
 
 #[cfg(test)]

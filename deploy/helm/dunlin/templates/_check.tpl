@@ -47,7 +47,7 @@
 {{- $defaults := index . 2 -}}
 {{- $others := index . 3 -}}
 {{- /* What Kubernetes defines, and maps whose names are the user's. */ -}}
-{{- $open := list "podSecurityContext" "securityContext" "livenessProbe" "readinessProbe" "startupProbe" "jobResources" "tls.certManager.issuerRef" "metrics.dashboards.labels" -}}
+{{- $open := list "podSecurityContext" "securityContext" "livenessProbe" "readinessProbe" "startupProbe" "jobResources" "tls.certManager.issuerRef" "metrics.dashboards.labels" "metrics.serviceMonitor.tlsConfig" -}}
 {{- range $name, $value := index . 1 -}}
 {{- $full := trimPrefix "." (printf "%s.%s" $path $name) -}}
 {{- if not (hasKey $defaults $name) -}}

@@ -87,39 +87,40 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "dunlin.nodes" -}}{{ include "dunlin.fullname" . }}-nodes{{- end -}}
 {{- define "dunlin.headless" -}}{{ include "dunlin.fullname" . }}-headless{{- end -}}
 {{- define "dunlin.secret" -}}{{ default (include "dunlin.fullname" .) .Values.existingSecret }}{{- end -}}
-{{- define "dunlin.nodesTlsSecret" -}}{{ default (printf "%s-nodes-tls" (include "dunlin.fullname" .)) .Values.nodes.tls.existingSecret }}{{- end -}}
-
-{{/* Where jobs reach a node, and what they check its certificate with. */}}
+{{/* Where jobs reach a node. */}}
 {{- define "dunlin.node" -}}{{ ternary "https://" "" .Values.nodes.tls.enabled }}{{ include "dunlin.fullname" . }}:8380{{- end -}}
 
-{{- define "dunlin.nodesAuthority" -}}
-{{- if .Values.nodes.tls.enabled }}
-- name: DUNLIN_CACERT
-  value: /etc/dunlin/nodes-tls/ca.crt
+{{/* How nodes' certificates are known: by the authority of the secret's token, or of a certificate of the user's. */}}
+{{- define "dunlin.nodesTls" -}}
+{{- if .Values.nodes.tls.enabled -}}{{ ternary "token" "own" (empty .Values.nodes.tls.existingSecret) }}{{- end -}}
+{{- end -}}
+
+{{/* The arguments of `dunlin cluster` in a job that name the node and what its certificate must come from. */}}
+{{- define "dunlin.nodeArguments" -}}
+- {{ printf "--node=%s" (include "dunlin.node" .) | quote }}
+{{- if eq (include "dunlin.nodesTls" .) "token" }}
+- --token-file=/etc/dunlin/nodes-tls/token
+{{- else if eq (include "dunlin.nodesTls" .) "own" }}
+- --cacert=/etc/dunlin/nodes-tls/ca.crt
 {{- end }}
 {{- end -}}
 
 {{- define "dunlin.nodesTlsMount" -}}
-{{- if .Values.nodes.tls.enabled }}
 - name: nodes-tls
   mountPath: /etc/dunlin/nodes-tls
   readOnly: true
-{{- end }}
 {{- end -}}
 
-{{/* All of the secret, or no more than jobs need. */}}
-{{- define "dunlin.nodesTlsVolume" -}}
-{{- $root := index . 0 }}
-{{- if $root.Values.nodes.tls.enabled }}
+{{/* What a job checks certificates with, and no more. */}}
+{{- define "dunlin.nodesAuthorityVolume" -}}
+{{- $isToken := eq (include "dunlin.nodesTls" .) "token" -}}
+{{- $key := ternary "token" "ca.crt" $isToken -}}
 - name: nodes-tls
   secret:
-    secretName: {{ include "dunlin.nodesTlsSecret" $root | quote }}
+    secretName: {{ ternary (include "dunlin.secret" .) .Values.nodes.tls.existingSecret $isToken | quote }}
     defaultMode: 0440
-    {{- with index . 1 }}
     items:
-      - {key: {{ . }}, path: {{ . }}}
-    {{- end }}
-{{- end }}
+      - {key: {{ $key }}, path: {{ $key }}}
 {{- end -}}
 
 {{- define "dunlin.tlsSecret" -}}{{ default (printf "%s-tls" (include "dunlin.fullname" .)) .Values.tls.existingSecret }}{{- end -}}
