@@ -130,8 +130,8 @@ impl Node {
         let path = format!("/api/v1/cluster{path}");
         let request = Request { method, path: &path, headers: &headers, body: body.as_bytes() };
         let deadline = Instant::now() + LIMIT;
-        let connection = self.server().and_then(Connection::new);
-        connection
+        let server = self.server().map_err(|why| lasting(format!("{}: {why}", self.address)))?;
+        Connection::new(server)
             .map_err(Error::Unsent)
             .and_then(|mut connection| connection.ask(&request, deadline, MAX_BYTES))
             .map_err(|why| self.away(&why))
@@ -165,18 +165,33 @@ impl Node {
         })
     }
 
+    /// Returns what to do if the two sides do not agree about TLS.
+    fn hint(&self, error: &io::Error) -> Option<&'static str> {
+        let of_tls = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+        let is_tls = self.address.starts_with("https://");
+        match of_tls {
+            Some(rustls::Error::InvalidMessage(_)) => Some("speaks no TLS: leave out https://"),
+            Some(rustls::Error::InvalidCertificate(_)) => Some(
+                "shows a certificate of another authority than is known here, or for another \
+                 name: name its authority with --cacert or --token-file",
+            ),
+            None if !is_tls && error.kind() == io::ErrorKind::InvalidData => {
+                Some("speaks no HTTP: name it as https://HOST:PORT if it speaks TLS")
+            }
+            _ => None,
+        }
+    }
+
     /// Says why there is no answer.
     fn away(&self, why: &Error) -> Refusal {
         let address = &self.address;
-        match why {
+        if let Error::Unsent(error) | Error::Unanswered(error) = why
+            && let Some(hint) = self.hint(error)
+        {
             // A roll may be about to give the node the other kind.
-            Error::Unsent(error) | Error::Unanswered(error) if is_other_kind(error) => Refusal {
-                text: match address.starts_with("https://") {
-                    true => format!("{address} speaks no TLS ({error}): leave out https://"),
-                    false => format!("{address} speaks no HTTP ({error}): https:// if it has TLS"),
-                },
-                is_temporary: true,
-            },
+            return Refusal { text: format!("{address} {hint} ({error})"), is_temporary: true };
+        }
+        match why {
             Error::Unsent(_) => Refusal {
                 text: format!(
                     "no node answers at {address} ({why}). Start one with dunlin cluster up, or \
@@ -193,15 +208,6 @@ impl Node {
             },
             Error::TooLong => lasting(format!("the node at {address} says too much: {why}")),
         }
-    }
-}
-
-/// Returns whether there is TLS on one side only.
-fn is_other_kind(error: &io::Error) -> bool {
-    let of_tls = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
-    match of_tls {
-        Some(why) => matches!(why, rustls::Error::InvalidMessage(_)),
-        None => error.kind() == io::ErrorKind::InvalidData,
     }
 }
 

@@ -214,9 +214,8 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let of_node = (daemon, figures);
     let threads = start(of_node, &shared, &directory, (etcd.own, stand_in), is_contained);
     let threads = threads.map_err(|error| Wrong(error.to_string()))?;
-    let is_tls = options.admin_tls.is_given();
     let alerts = hook.map(|hook| tell_problems(&shared, hook)).transpose()?;
-    report((&kept, is_tls), &machine, (&summary, &joining), &directory);
+    report((&kept, &options.admin_tls), &machine, (&summary, &joining), &directory);
     if std::env::var_os(IN_BACKGROUND).is_some() {
         let_go_of_terminal();
     }
@@ -457,7 +456,7 @@ fn joining(kept: &Kept, directory: &Path) -> Joining {
 
 /// Says what was done, and what comes next.
 fn report(
-    (kept, is_tls): (&Kept, bool),
+    (kept, tls): (&Kept, &AdminTlsOptions),
     machine: &Machine,
     (etcd, joining): (&[String], &Joining),
     directory: &Path,
@@ -471,7 +470,7 @@ fn report(
     for line in etcd {
         text += &format!("{line}\n");
     }
-    let place = match is_tls {
+    let place = match tls.is_given() {
         true => format!("https://{host}:{admin_port}"),
         false => format!("http://127.0.0.1:{admin_port}"),
     };
@@ -481,8 +480,11 @@ fn report(
         let path = &joining.token_file;
         text += &format!("Machines join with {path}: copy it to them, and keep it secret\n");
     }
-    let node = match (is_tls, *admin_port) {
-        (true, _) => format!(" --node {place}"),
+    let node = match (tls.is_given(), *admin_port) {
+        (true, _) => match tls.own_authority(directory) {
+            Some(authority) => format!(" --node {place} --cacert {}", authority.display()),
+            None => format!(" --node {place}"),
+        },
         (false, ADMIN_PORT) => String::new(),
         (false, _) => format!(" --node 127.0.0.1:{admin_port}"),
     };

@@ -160,6 +160,12 @@ impl AdminTlsOptions {
         self.admin_tls || self.admin_tls_cert_file.is_some()
     }
 
+    /// Returns the file with the authority of this machine's certificate, if the admin port shows
+    /// that one.
+    pub fn own_authority(&self, directory: &Path) -> Option<PathBuf> {
+        self.admin_tls.then(|| Files::of(directory).authority)
+    }
+
     /// Returns the further names of this machine's certificate.
     pub fn names(&self) -> &[String] {
         &self.admin_tls_name
