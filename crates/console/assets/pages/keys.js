@@ -123,13 +123,14 @@ export async function show(context) {
     },
   };
 
-  function choose(item) {
+  async function choose(item) {
     open = item;
     list
       .querySelectorAll("[aria-current]")
       .forEach((element) => element.removeAttribute("aria-current"));
-    showKey(side, state.db, item, told);
-    if (matchMedia("(max-width: 760px)").matches) side.scrollIntoView();
+    await showKey(side, state.db, item, told);
+    // On a narrow screen the key is below the tree.
+    if (open === item && matchMedia("(max-width: 760px)").matches) side.scrollIntoView();
   }
 
   /**
