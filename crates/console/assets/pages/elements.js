@@ -52,13 +52,7 @@ export function elementsOf(kind, elements, editing) {
     columns.push({
       title: "Fields",
       cell: (e) =>
-        h(
-          "div",
-          { class: "pairs" },
-          e.value.map((value, at) =>
-            at % 2 ? ["= ", whole(value), h("br")] : [whole(value), " "],
-          ),
-        ),
+        e.value.map((value, at) => (at % 2 ? ["= ", whole(value), h("br")] : [whole(value), " "])),
     });
   }
   const cell = (/** @type {any} */ e) =>
