@@ -95,7 +95,9 @@ export function button(label, onclick, options = {}) {
     }
     element.removeAttribute("aria-busy");
     element.disabled = Boolean(disabled);
-    if (hadFocus && document.activeElement === document.body) element.focus();
+    if (hadFocus && document.activeElement === document.body) {
+      element.focus({ preventScroll: true });
+    }
   });
   return element;
 }
