@@ -68,7 +68,11 @@ export function chart({ title, series, format, log = false }) {
   /** @type {number | null} */
   let hover = null;
 
-  const values = (line) => data.rows.map((row) => row[data.columns.indexOf(line.column)]);
+  // A limit of 0 is none.
+  const values = (line) => {
+    const at = data.columns.indexOf(line.column);
+    return data.rows.map((row) => (line.isLimit && row[at] === 0 ? NaN : row[at]));
+  };
 
   function draw() {
     const width = canvas.clientWidth;

@@ -28,7 +28,7 @@ export const serverPages = [
   ["config", "Configuration", () => import("./pages/config.js")],
   ["users", "Users", () => import("./pages/users.js")],
   ["cli", "Command line", () => import("./pages/cli.js")],
-  ["pubsub", "Publish, subscribe", () => import("./pages/pubsub.js")],
+  ["pubsub", "Pub/sub", () => import("./pages/pubsub.js")],
   ["profiler", "Profiler", () => import("./pages/profiler.js")],
   ["events", "Events", () => import("./pages/events.js")],
 ];

@@ -75,7 +75,8 @@ export const raw = (text, className = "") =>
 export const cut = (text) => h("bdi", { class: "raw cut", dir: "ltr", title: text }, text);
 
 /**
- * A button. It cannot be pressed again until what it does is done; what fails is said.
+ * A button. It cannot be pressed again until what it does is done, and then has the focus again;
+ * what fails is said.
  * @param {string} label
  * @param {(element: HTMLButtonElement) => unknown} onclick
  * @param {{ kind?: string, title?: string, disabled?: boolean }} [options]
@@ -84,6 +85,7 @@ export function button(label, onclick, options = {}) {
   const { kind = "", title, disabled } = options;
   const element = h("button", { type: "button", class: kind, title, disabled }, label);
   element.addEventListener("click", async () => {
+    const hadFocus = document.activeElement === element;
     element.disabled = true;
     element.setAttribute("aria-busy", "true");
     try {
@@ -93,6 +95,9 @@ export function button(label, onclick, options = {}) {
     }
     element.removeAttribute("aria-busy");
     element.disabled = Boolean(disabled);
+    if (hadFocus && document.activeElement === document.body) {
+      element.focus({ preventScroll: true });
+    }
   });
   return element;
 }

@@ -196,6 +196,23 @@ mod tests {
         assert_ne!(server.etag, cluster_page().etag);
     }
 
+    /// Labels that readers did not understand. What is meant has a usual word.
+    const UNCLEAR_LABELS: &[&str] = &["Does", "About", "Fill", "Pace"];
+
+    #[test]
+    fn labels_are_usual_words() {
+        for (path, contents) in FILES {
+            let text = std::str::from_utf8(contents).unwrap();
+            // A label is a text of its own; the same word in a sentence is none.
+            let texts = text.split(['"', '\'', '`', '>', '<']);
+            let labels = texts.map(|label| label.trim().trim_end_matches(['…', ':']));
+            for label in labels {
+                assert!(!UNCLEAR_LABELS.contains(&label), "{path} has the label {label:?}");
+            }
+            assert!(!text.to_lowercase().contains("come round"), "{path}: say scheduled");
+        }
+    }
+
     /// No file loads anything from elsewhere, and every module that is imported is among them.
     #[test]
     fn the_page_needs_nothing_from_elsewhere() {

@@ -5,8 +5,8 @@ import { get, messages, post } from "../api.js";
 import { blob, bytes, blobSize, isCut, usec } from "../format.js";
 import { button, copyText, fill, h } from "../ui.js";
 
-// Lines that may have a password in them are not kept when the page is closed.
-const secret = /^\s*(auth|hello|migrate|acl|config\s+set|config\s+rewrite)\b/i;
+// Lines that may have a password in them are not kept. A name may be in quotes.
+const secret = /^\W*(auth|hello|migrate|acl|sentinel|config\W+set)\b/i;
 const MAX_PAST = 200;
 const PAST = "command-history";
 
@@ -14,7 +14,8 @@ const PAST = "command-history";
 function readPast() {
   try {
     const kept = JSON.parse(localStorage.getItem(PAST) || "[]");
-    return Array.isArray(kept) ? kept.filter((line) => typeof line === "string") : [];
+    if (!Array.isArray(kept)) return [];
+    return kept.filter((line) => typeof line === "string" && !secret.test(line));
   } catch {
     return [];
   }
@@ -24,10 +25,11 @@ const past = readPast();
 
 /** @param {string} line */
 function remember(line) {
+  if (secret.test(line)) return;
   if (past[past.length - 1] !== line) past.push(line);
   past.splice(0, past.length - MAX_PAST);
   try {
-    localStorage.setItem(PAST, JSON.stringify(past.filter((other) => !secret.test(other))));
+    localStorage.setItem(PAST, JSON.stringify(past));
   } catch {
     /* it is kept for this page */
   }
@@ -52,6 +54,8 @@ export async function show(context) {
     placeholder: "Command, Tab completes, ↑ repeats",
   });
   let at = past.length;
+  // What is being written, while lines of before are looked at.
+  let draft = "";
   let stop = null;
   let armed = "";
   if (!commands) commands = await get("/commands").catch(() => []);
@@ -144,8 +148,9 @@ export async function show(context) {
       help();
     } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
       event.preventDefault();
+      if (at === past.length) draft = prompt.value;
       at = Math.max(0, Math.min(past.length, at + (event.key === "ArrowUp" ? -1 : 1)));
-      prompt.value = past[at] || "";
+      prompt.value = at === past.length ? draft : past[at];
       help();
     }
   });

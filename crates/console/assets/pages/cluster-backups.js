@@ -1,5 +1,5 @@
 // @ts-check
-// Backups: those that come round, those in a place, and what is done with them.
+// Backups: those that are scheduled, those in a place, and what is done with them.
 
 import { bytes, exact, visible } from "../format.js";
 import { ask, button, fill, h, notice, panel, raw, table } from "../ui.js";

@@ -24,7 +24,10 @@ const charts = () => [
   chart({
     title: "Memory",
     format: bytes,
-    series: [line("used", "memory", "a", true), line("limit", "memory_limit", "c")],
+    series: [
+      line("used", "memory", "a", true),
+      { ...line("limit", "memory_limit", "c"), isLimit: true },
+    ],
   }),
   chart({
     title: "Processor, in cores",

@@ -38,6 +38,7 @@ function overview(status) {
         status.problems.length ? `${status.problems.length} to look at` : "all well",
         status.problems.length ? "warning" : "good",
       ),
+      h("span", { class: "space" }),
       creator(),
     ),
     status.problems.map((problem) => h("p", { class: "warning-text" }, visible(problem))),

@@ -18,9 +18,17 @@ import { ask, button, h, raw, table } from "../ui.js";
 
 const names = { list: "Index", hash: "Field", set: "Member", zset: "Member", stream: "Id" };
 
-/** @param {any} value */
-const whole = (value) =>
-  h("span", { class: "whole" }, raw(blob(value)), isCut(value) && ` (${bytes(blobSize(value))})`);
+/**
+ * @param {any} value
+ * @param {string} [kind]
+ */
+const whole = (value, kind = "") =>
+  h(
+    "span",
+    { class: `whole ${kind}`.trim() },
+    raw(blob(value)),
+    isCut(value) && ` (${bytes(blobSize(value))})`,
+  );
 
 /**
  * Shows elements.
@@ -30,7 +38,7 @@ const whole = (value) =>
  */
 export function elementsOf(kind, elements, editing) {
   /** @type {import("../ui.js").Column[]} */
-  const columns = [{ title: names[kind] || "Name", cell: (e) => whole(e.name) }];
+  const columns = [{ title: names[kind] || "Name", cell: (e) => whole(e.name, "named") }];
   if (kind === "zset") columns.push({ title: "Score", number: true, cell: (e) => e.score });
   if (kind === "list" || kind === "hash") {
     columns.push({ title: "Value", cell: (e) => whole(e.value[0]) });

@@ -25,6 +25,10 @@ const kinds = [
   "TSDB-TYPE",
   "vectorset",
 ];
+// Names with numbers are in the order of these: user:9 is before user:10.
+const byNumbers = new Intl.Collator("en", { numeric: true });
+// A line of the tree that has the focus at times: names that are too long never do.
+const reachable = ".line:has([role=treeitem]:not(:disabled))";
 const remembered = { db: 0, mode: "tree", pattern: "", kind: "", separator: ":" };
 
 export async function show(context) {
@@ -46,6 +50,7 @@ export async function show(context) {
   let timer = 0;
   let isOver = false;
   let turn = 0;
+  let branches = 0;
 
   const numbers = [...new Set([0, state.db, ...databases.map((d) => d.db)])].sort((a, b) => a - b);
   const database = h(
@@ -118,22 +123,31 @@ export async function show(context) {
     },
   };
 
-  function choose(item) {
+  async function choose(item) {
     open = item;
     list
       .querySelectorAll("[aria-current]")
       .forEach((element) => element.removeAttribute("aria-current"));
-    showKey(side, state.db, item, told);
-    if (matchMedia("(max-width: 760px)").matches) side.scrollIntoView();
+    await showKey(side, state.db, item, told);
+    // On a narrow screen the key is below the tree.
+    if (open === item && matchMedia("(max-width: 760px)").matches) side.scrollIntoView();
   }
 
-  function keyLine(item, label, details) {
+  /**
+   * A line for a key: `depth` is its level in a tree, which a list does not have.
+   * @param {any} item
+   * @param {string} label
+   * @param {any} details
+   * @param {number} [depth]
+   */
+  function keyLine(item, label, details, depth) {
     const current = open !== null && sameBlob(open, item);
     const link = h(
       "button",
       {
         type: "button",
         class: "link",
+        ...(depth ? inTree(depth) : {}),
         "aria-current": current ? "true" : false,
         disabled: isCut(item),
         title: isCut(item) ? "The name is too long to be opened here" : null,
@@ -167,12 +181,28 @@ export async function show(context) {
     work.catch((error) => fill(list, failure(error)));
   }
 
+  /**
+   * Makes a line the one that the tabulator comes to. The others are reached by arrows.
+   * @param {Element | null} line
+   */
+  function stopAt(line) {
+    if (!line) return;
+    const reached = list.querySelectorAll(".tree [tabindex='0']");
+    for (const other of /** @type {NodeListOf<HTMLElement>} */ (reached)) other.tabIndex = -1;
+    for (const of of line.querySelectorAll("button")) of.tabIndex = 0;
+  }
+  const stop = (/** @type {Event} */ event) =>
+    stopAt(/** @type {Element} */ (event.target).closest(".tree .line"));
+  list.addEventListener("focusin", stop);
+  // Not every browser gives a button the focus when it is clicked.
+  list.addEventListener("click", stop);
+
   // Arrows go through the tree as they do in other programs: down, up, and open and close.
   function steer(event) {
     const at = event.target;
-    if (!at.matches("button.link")) return;
+    if (!at.matches("[role=treeitem]")) return;
     const all = /** @type {HTMLElement[]} */ ([
-      ...list.querySelectorAll(".tree button.link:not(:disabled)"),
+      ...list.querySelectorAll("[role=treeitem]:not(:disabled)"),
     ]);
     const to = (/** @type {number} */ place) => {
       const wanted = all[Math.max(0, Math.min(all.length - 1, place))];
@@ -180,7 +210,7 @@ export async function show(context) {
     };
     const place = all.indexOf(at);
     const state = at.getAttribute("aria-expanded");
-    const parent = at.closest("ul").closest("li");
+    const parent = at.closest("ul").parentElement.closest("li");
     const steps = {
       ArrowDown: () => to(place + 1),
       ArrowUp: () => to(place - 1),
@@ -189,7 +219,7 @@ export async function show(context) {
       ArrowRight: () => (state === "false" ? at.click() : to(place + (state ? 1 : 0))),
       ArrowLeft: () => {
         if (state === "true") at.click();
-        else if (parent) parent.querySelector("button.link").focus();
+        else if (parent) parent.querySelector("[role=treeitem]").focus();
       },
     };
     if (!steps[event.key]) return;
@@ -239,7 +269,7 @@ export async function show(context) {
     else if (!into.children.length) into.append(h("p", { class: "empty" }, "No key matches."));
   }
 
-  async function branch(into, prefix, mine) {
+  async function branch(into, prefix, mine, depth = 1) {
     const groups = new Map();
     const items = h("ul", {
       class: "tree",
@@ -265,12 +295,13 @@ export async function show(context) {
       }
       const isWhole = level.cursor === "0";
       const all = [...groups.values()].sort(
-        (a, b) => a.is_key - b.is_key || (blob(a.name) < blob(b.name) ? -1 : 1),
+        (a, b) => a.is_key - b.is_key || byNumbers.compare(blob(a.name), blob(b.name)),
       );
       fill(
         items,
-        all.slice(0, 2000).map((group) => groupItem(group, prefix, isWhole, mine)),
+        all.slice(0, 2000).map((group) => groupItem(group, prefix, isWhole, mine, depth)),
       );
+      if (!list.querySelector(".tree [tabindex='0']")) stopAt(list.querySelector(reachable));
       fill(
         foot,
         isWhole
@@ -285,46 +316,63 @@ export async function show(context) {
     await look("0");
   }
 
-  function groupItem(group, prefix, isWhole, mine) {
+  // What an item of the tree is for a screen reader. The buttons beside it are none of its name.
+  const inTree = (/** @type {number} */ depth) => ({
+    role: "treeitem",
+    "aria-level": depth,
+    tabindex: "-1",
+  });
+
+  function groupItem(group, prefix, isWhole, mine, depth) {
     const label =
       blob(group.name).slice(typeof prefix === "string" ? blob(prefix).length : 0) ||
       (prefix === "" ? nameOf("") : "(the prefix itself)");
-    if (group.is_key) return h("li", { role: "treeitem" }, keyLine(group.name, label));
-    const below = h("div");
+    if (group.is_key) return h("li", { role: "none" }, keyLine(group.name, label, null, depth));
+    branches += 1;
+    const below = h("div", { id: `keys-below-${branches}` });
     const mark = h("span", { class: "mark", "aria-hidden": "true" }, "▸");
-    const item = h("li", { role: "treeitem", "aria-expanded": "false" });
+    const count = exact(group.keys) + (isWhole ? "" : "+");
+    const drop =
+      can("unlink") && !isCut(group.name)
+        ? button("Delete…", () => deleteSubtree(group.name), {
+            kind: "quiet",
+            title: `Delete all keys that begin with ${blob(group.name)}`,
+          })
+        : null;
+    if (drop) drop.tabIndex = -1;
     const toggle = h(
       "button",
       {
         type: "button",
         class: "link",
+        ...inTree(depth),
+        "aria-label": `${label} ${count === "1" ? "1 key" : `${count} keys`}`,
+        "aria-owns": below.id,
         "aria-expanded": "false",
         disabled: isCut(group.name),
         onclick: async () => {
           const isOpen = toggle.getAttribute("aria-expanded") === "true";
           toggle.setAttribute("aria-expanded", String(!isOpen));
-          item.setAttribute("aria-expanded", String(!isOpen));
           mark.textContent = isOpen ? "▸" : "▾";
           if (isOpen) fill(below);
-          else await branch(below, group.name, mine).catch((error) => fill(below, failure(error)));
+          else
+            await branch(below, group.name, mine, depth + 1).catch((error) =>
+              fill(below, failure(error)),
+            );
         },
       },
       cut(label),
     );
-    return fill(
-      item,
+    return h(
+      "li",
+      { role: "none" },
       h(
         "div",
         { class: "line" },
         mark,
         toggle,
-        h("span", { class: "number dim" }, exact(group.keys) + (isWhole ? "" : "+")),
-        can("unlink") && !isCut(group.name)
-          ? button("Delete…", () => deleteSubtree(group.name), {
-              kind: "quiet",
-              title: "Delete all keys that begin so",
-            })
-          : null,
+        h("span", { class: "number dim", "aria-hidden": "true" }, count),
+        drop,
       ),
       below,
     );

@@ -3,7 +3,7 @@
 
 import { plain, run } from "../api.js";
 import { blob, blobOf, bytesOf, isCut } from "../format.js";
-import { ask, download, notice } from "../ui.js";
+import { ask, download, h, notice } from "../ui.js";
 
 /**
  * Asks for a name, and copies a key with its expiry.
@@ -53,11 +53,24 @@ export async function exportKey(db, found) {
 /** @returns {Promise<File | null>} */
 function chooseFile() {
   return new Promise((resolve) => {
-    const input = document.createElement("input");
-    input.type = "file";
-    input.accept = ".json,application/json";
-    input.addEventListener("change", () => resolve((input.files && input.files[0]) || null));
-    input.addEventListener("cancel", () => resolve(null));
+    // One that is in no page may be collected before a file is chosen.
+    const before = document.querySelector("#key-file");
+    if (before) before.remove();
+    const input = h("input", {
+      type: "file",
+      id: "key-file",
+      class: "unseen",
+      accept: ".json,application/json",
+      tabindex: "-1",
+      "aria-hidden": "true",
+    });
+    const end = (/** @type {File | null} */ file) => {
+      input.remove();
+      resolve(file);
+    };
+    input.addEventListener("change", () => end((input.files && input.files[0]) || null));
+    input.addEventListener("cancel", () => end(null));
+    document.body.append(input);
     input.click();
   });
 }
@@ -74,8 +87,10 @@ async function readKey(file) {
   } catch {
     /* said below */
   }
-  if (!read || read.format !== FORMAT || typeof read.dump !== "string") {
-    throw new Error("The file is none that Export… has saved.");
+  const isName = (/** @type {any} */ key) =>
+    typeof key === "string" || (key && typeof key.base64 === "string");
+  if (!read || read.format !== FORMAT || typeof read.dump !== "string" || !isName(read.key)) {
+    throw new Error("The file is none that Export has saved.");
   }
   return read;
 }
@@ -90,8 +105,11 @@ export async function importKey(db, done) {
   if (!file) return;
   const read = await readKey(file);
   const ttl = read.ttl_ms > 0 ? String(Math.round(read.ttl_ms)) : "0";
+  // A name of bytes is written with escapes: unless it is changed, the key gets its bytes.
+  const name = typeof read.key === "string" ? read.key : blob(read.key);
+  const keyOf = (/** @type {string} */ text) => (text === name ? read.key : text);
   const act = (/** @type {Record<string, string>} */ given) => {
-    const words = ["RESTORE", given.key, ttl, { base64: read.dump }];
+    const words = ["RESTORE", keyOf(given.key), ttl, { base64: read.dump }];
     return run(db, given.replace === "yes" ? [...words, "REPLACE"] : words);
   };
   const given = await ask({
@@ -100,7 +118,7 @@ export async function importKey(db, done) {
     danger: false,
     text: `A ${read.type} of the file ${file.name}.`,
     fields: [
-      { name: "key", label: "Name", value: typeof read.key === "string" ? read.key : "" },
+      { name: "key", label: "Name", value: name },
       {
         name: "replace",
         label: "If there is a key of that name",
@@ -114,5 +132,5 @@ export async function importKey(db, done) {
   });
   if (!given) return;
   notice("The key is imported.");
-  done(given.key);
+  done(keyOf(given.key));
 }

@@ -46,7 +46,7 @@ function charts() {
       series: [
         line("used", "memory", "a", true),
         line("resident", "memory_rss", "b"),
-        line("limit", "memory_limit", "c"),
+        { ...line("limit", "memory_limit", "c"), isLimit: true },
       ],
     }),
     chart({

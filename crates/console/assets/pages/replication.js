@@ -4,7 +4,7 @@
 import { can, get, post } from "../api.js";
 import { bytes, duration, exact, visible } from "../format.js";
 import { parse } from "../place.js";
-import { ask, button, failure, fill, h, notice, panel, raw } from "../ui.js";
+import { ask, button, cut, failure, fill, h, notice, panel, raw } from "../ui.js";
 
 // The roles of a database's copies are given by the cluster: its page of the database changes them.
 const mayChange = () => parse().database === null;
@@ -98,7 +98,7 @@ function draw(place, load) {
         "dl",
         { class: "facts" },
         [
-          ["Id", place.history.slice(0, 12) + "…"],
+          ["Id", cut(visible(place.history))],
           ["Position", exact(place.offset)],
           ["Kept for replicas that come back", bytes(place.backlog_bytes)],
         ].map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),

@@ -2,7 +2,7 @@
 // Consumer groups of a stream: their consumers, entries that wait for a confirmation, and claiming.
 
 import { can, fields, plain, run } from "../api.js";
-import { blob, duration, exact, writeDuration, readDuration } from "../format.js";
+import { blob, duration, exact, readDuration, sameBlob, writeDuration } from "../format.js";
 import { ask, button, fill, h, notice, raw, table } from "../ui.js";
 
 // Entries of the list of what waits.
@@ -16,12 +16,15 @@ const MAX_PENDING = 100;
 export async function groupsOf(db, key) {
   const root = h("div");
 
-  async function load() {
+  /**
+   * @param {any} [opened] the group whose pending entries are shown
+   */
+  async function load(opened) {
     const groups = plain(await run(db, ["XINFO", "GROUPS", key])).map(fields);
     fill(
       root,
       h("div", { class: "row" }, h("h3", {}, "Consumer groups"), create()),
-      groups.length ? list(groups) : h("p", { class: "dim" }, "There is no group."),
+      groups.length ? await list(groups, opened) : h("p", { class: "dim" }, "There is no group."),
     );
   }
 
@@ -51,8 +54,11 @@ export async function groupsOf(db, key) {
     });
   }
 
-  /** @param {any[]} groups */
-  function list(groups) {
+  /**
+   * @param {any[]} groups
+   * @param {any} opened
+   */
+  async function list(groups, opened) {
     const of = h("div");
     const open = async (/** @type {any} */ name) => fill(of, await group(name));
     const columns = [
@@ -77,6 +83,7 @@ export async function groupsOf(db, key) {
           ]),
       },
     ];
+    if (groups.some((it) => opened !== undefined && sameBlob(it.name, opened))) await open(opened);
     return [table(columns, groups, { label: "Consumer groups" }), of];
   }
 
@@ -95,7 +102,7 @@ export async function groupsOf(db, key) {
   async function group(name) {
     const consumers = plain(await run(db, ["XINFO", "CONSUMERS", key, name])).map(fields);
     const pending = plain(await run(db, ["XPENDING", key, name, "-", "+", String(MAX_PENDING)]));
-    const again = load;
+    const again = () => load(name);
     const idle = (/** @type {any} */ ms) => duration(Number(ms) / 1000);
     return [
       h("h3", {}, "Consumers of ", raw(blob(name))),
@@ -114,7 +121,7 @@ export async function groupsOf(db, key) {
           { title: "Entry", cell: (it) => raw(blob(it[0])) },
           { title: "Consumer", cell: (it) => raw(blob(it[1])) },
           { title: "Since", number: true, cell: (it) => idle(it[2]) },
-          { title: "Delivered", number: true, cell: (it) => `${exact(it[3])} times` },
+          { title: "Deliveries", number: true, cell: (it) => exact(it[3]) },
           {
             title: "",
             class: "does",

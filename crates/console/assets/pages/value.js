@@ -42,13 +42,13 @@ function amountOf(found) {
 export const typeName = (type) => (type === JSON_TYPE ? "json" : nameOfType(type) || type);
 
 /**
- * Shows a key.
+ * Shows a key, and ends when it is shown.
  * @param {Element} into
  * @param {number} db
  * @param {any} key
  * @param {{ gone: () => void, made: (key: any) => void }} told of a key that is gone, and a new one
  */
-export function showKey(into, db, key, { gone, made }) {
+export async function showKey(into, db, key, { gone, made }) {
   if (isCut(key)) {
     fill(into, h("p", { class: "empty" }, "The name is too long to be opened here."));
     return;
@@ -282,5 +282,5 @@ export function showKey(into, db, key, { gone, made }) {
   }
 
   fill(into, loading());
-  load();
+  await load();
 }
