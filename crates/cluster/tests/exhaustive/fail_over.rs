@@ -11,19 +11,19 @@
 //! `DUNLIN_MODEL_LOSSES` says how many transactions are given up by their senders during the
 //! fail-over (0).
 
+use crate::{Held, Items, REVISIONS, Words, address, id};
 use cluster::Moment;
 use cluster::change;
 use cluster::coordinator::{
-    Change, Item, LeaseCall, LeaseId, LeaseReply, Outcome, Range, Revision, Transaction,
+    Change, LeaseCall, LeaseId, LeaseReply, Outcome, Revision, Transaction,
 };
 use cluster::copy::{Action, Call, Copy, Facts, Role, Settings};
 use cluster::id::{Epoch, Id, Incarnation, Position};
 use cluster::slots::Slots;
-use cluster::topology::{Address, Holder, Shard, Topology};
+use cluster::topology::{Holder, Shard, Topology};
 use cluster::view::{Keys, View, plan};
 use stateright::{Checker, Model, Property};
-use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 const COPIES: usize = 3;
@@ -31,22 +31,8 @@ const QUORUM: usize = 2;
 const DATABASE: Id = Id::new([9; 20]);
 const LEASE: Moment = Moment::from_secs(4);
 
-/// Revisions begin here, where no other number of a state is. See [`Words`].
-const REVISIONS: Revision = 1 << 40;
-
 /// A copy's leases are numbered from its number times this.
 const LEASES: LeaseId = 100;
-
-type Items = BTreeMap<String, (Vec<u8>, Revision, Option<LeaseId>)>;
-
-fn id(at: usize) -> Id {
-    Id::new([at as u8 + 1; 20])
-}
-
-fn address(at: usize) -> Address {
-    let host = "127.0.0.1".to_owned();
-    Address { host, port: 7000 + at as u16, ..Address::default() }
-}
 
 /// An entry of a copy's stream: the epoch in which it was written, and its number there. 0 begins
 /// the epoch.
@@ -66,10 +52,6 @@ struct Node {
     /// A transaction whose outcome it waits for.
     sent: Option<Held>,
 }
-
-/// A transaction on its way. Equal ones are equal.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Held(Transaction);
 
 /// What may still happen.
 #[derive(Clone, Copy, Hash, Debug)]
@@ -107,45 +89,6 @@ impl PartialEq for State {
 impl Hash for State {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.words().hash(hasher);
-    }
-}
-
-/// Collects what a state hashes, to give each revision its rank for a number.
-#[derive(Default)]
-struct Words(Vec<u64>);
-
-impl Words {
-    fn is_revision(word: u64) -> bool {
-        (REVISIONS..2 * REVISIONS).contains(&word)
-    }
-
-    fn ranked(mut self) -> Vec<u64> {
-        let mut revisions: Vec<u64> =
-            self.0.iter().copied().filter(|&it| Words::is_revision(it)).collect();
-        revisions.sort_unstable();
-        revisions.dedup();
-        for word in &mut self.0 {
-            if Words::is_revision(*word) {
-                *word = REVISIONS + revisions.partition_point(|it| it < word) as u64;
-            }
-        }
-        self.0
-    }
-}
-
-impl Hasher for Words {
-    fn write(&mut self, bytes: &[u8]) {
-        let mut hasher = DefaultHasher::new();
-        bytes.hash(&mut hasher);
-        self.0.push(hasher.finish() | 1 << 63);
-    }
-
-    fn write_u64(&mut self, word: u64) {
-        self.0.push(word);
-    }
-
-    fn finish(&self) -> u64 {
-        unreachable!("the words are read, not a hash of them")
     }
 }
 
@@ -259,19 +202,8 @@ impl State {
         words.ranked()
     }
 
-    fn range(&self) -> Range {
-        let item = |(key, (value, revision, _)): (&String, &(Vec<u8>, Revision, _))| Item {
-            key: key.clone(),
-            value: value.clone(),
-            revision: *revision,
-        };
-        let prefix = keys().database(DATABASE);
-        let items = self.items.iter().filter(|(key, _)| key.starts_with(&prefix)).map(item);
-        Range { items: items.collect(), revision: self.revision }
-    }
-
     fn view(&self) -> View {
-        View::decode(&keys(), DATABASE, &self.range()).expect("valid").expect("it is there")
+        crate::view(&keys(), DATABASE, &self.items, self.revision)
     }
 
     fn is_living(&self, lease: LeaseId) -> bool {
@@ -280,10 +212,6 @@ impl State {
     }
 
     fn commit(&mut self, transaction: &Transaction) -> Outcome {
-        let revision = |key: &String| self.items.get(key).map_or(0, |(_, revision, _)| *revision);
-        if transaction.compares.iter().any(|it| revision(&it.key) != it.revision) {
-            return Outcome::Conflict;
-        }
         let has_ended = |change: &Change| match change {
             Change::Put { lease: Some(lease), .. } => !self.is_living(*lease),
             _ => false,
@@ -291,23 +219,12 @@ impl State {
         if transaction.changes.iter().any(has_ended) {
             return Outcome::Conflict;
         }
-        self.revision += 1;
-        let items = Arc::make_mut(&mut self.items);
-        for change in &transaction.changes {
-            match change {
-                Change::Put { key, value, lease } => {
-                    if *key == keys().topology(DATABASE) {
-                        let topology = Topology::decode(value).expect("what a copy has written");
-                        self.named = (topology.shards[0].epoch, topology.shards[0].holder);
-                    }
-                    items.insert(key.clone(), (value.clone(), self.revision, *lease));
-                }
-                Change::Delete { key } => {
-                    items.remove(key);
-                }
-            }
+        let made = crate::commit(&mut self.items, &mut self.revision, transaction);
+        if made != Outcome::Conflict {
+            let topology = self.view().topology.value;
+            self.named = (topology.shards[0].epoch, topology.shards[0].holder);
         }
-        Outcome::Done(self.revision)
+        made
     }
 
     fn facts(&self, at: usize) -> Facts {
