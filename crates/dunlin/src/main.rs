@@ -184,14 +184,14 @@ fn parse_help(topics: &[OsString]) -> Request {
     }
 }
 
-/// Returns what `--version` or `-V` prints behind a command and its subcommands. `server`,
-/// `container` and `cli` have forms of their own, which scripts know from redis-server and
-/// redis-cli.
+/// Returns what `--version` or `-V` prints behind a command and its subcommands. `server` and `cli`
+/// have forms of their own, which scripts know from redis-server and redis-cli. Behind
+/// `container redis-server` it is the server's.
 fn version_of(words: &[OsString]) -> Option<String> {
     let asks = |word: &OsString| word == "--version" || word == "-V";
     let depth = words.iter().take(MAX_COMMAND_WORDS).position(asks)?;
     let names: Vec<&str> = words[..depth].iter().filter_map(|word| word.to_str()).collect();
-    let has_own_form = ["server", "container", "cli"].contains(names.first()?);
+    let has_own_form = ["server", "cli"].contains(names.first()?);
     (!has_own_form && names.len() == depth && completions::is_command(&names))
         .then(|| format!("dunlin {} {}\n", names.join(" "), facts::version_and_commit()))
 }
@@ -390,7 +390,9 @@ mod tests {
 
     #[test]
     fn every_command_says_its_version() {
-        for line in ["bench", "check", "completions", "console", "node", "proxy", "cluster"] {
+        for line in
+            ["bench", "check", "completions", "console", "container", "node", "proxy", "cluster"]
+        {
             let Request::Print(text) = request(&format!("dunlin {line} --version")) else {
                 panic!("{line}")
             };
@@ -404,6 +406,10 @@ mod tests {
                 assert_eq!(text, format!("dunlin {line} {}\n", facts::version_and_commit()));
             }
         }
+        assert!(matches!(
+            request("dunlin container redis-server --version"),
+            Request::Container(_)
+        ));
         // What comes later is an argument of the command.
         for line in ["dunlin bench -n 1 --version", "dunlin proxy -o -V", "dunlin check rdb x -V"] {
             assert!(!matches!(request(line), Request::Print(_)), "{line}");

@@ -373,7 +373,8 @@ pub struct OutputArgs {
     name = "dunlin bench audit",
     disable_help_flag = true,
     about = "Reads back what a run with --ledger wrote, and tells what was lost or reordered.\n\
-             Ends with status 1 if anything was."
+             Ends with status 1 if anything was.",
+    after_help = "The guide: docs/bench.md"
 )]
 pub struct AuditArgs {
     #[command(flatten)]
@@ -429,7 +430,9 @@ pub struct ScalingArgs {
   proxy-hop      what a proxy in between costs (RedisHappy)
   deployments    natively, in containers, alone in a virtual machine (Unikraft)
   flash          more data than RAM: fill, prime, mixed load (Redis on Flash, Diamanti)
-  scaling        1 to N threads: CPU and cycles per request beside others (Josh Baker)"
+  scaling        1 to N threads: CPU and cycles per request beside others (Josh Baker)
+
+The guide: docs/bench.md"
 )]
 pub struct ExperimentArgs {
     /// Which one

@@ -56,6 +56,7 @@ fn the_program_names_version_and_commit() {
     for (words, name) in [
         (&[][..], "dunlin"),
         (&["bench"], "dunlin bench"),
+        (&["container"], "dunlin container"),
         (&["cluster", "up"], "dunlin cluster up"),
     ] {
         let mut program = Command::new(env!("CARGO_BIN_EXE_dunlin"));
@@ -79,28 +80,47 @@ fn help(words: &[&str]) -> String {
     text
 }
 
+/// The commands that a help lists, without the two that are about the program. Some helps name
+/// them behind the words that come before: `dunlin bench audit …`.
+fn commands_of(words: &[String], text: &str) -> Vec<String> {
+    let before = format!("dunlin {} ", words.join(" "));
+    let section = text.split_once("\nCommands:\n").map_or("", |(_, section)| section);
+    let lines = section.lines().take_while(|line| line.starts_with("  "));
+    let entries = lines.filter_map(|line| line.strip_prefix("  "));
+    let names = entries.filter_map(|line| {
+        let line = line.strip_prefix(&before).unwrap_or(line);
+        let name = line.split(' ').next().unwrap_or_default();
+        name.starts_with(|c: char| c.is_ascii_lowercase()).then(|| name.to_owned())
+    });
+    names.filter(|name| !["help", "version"].contains(&name.as_str())).collect()
+}
+
 #[test]
 fn each_command_explains_itself_in_one_form() {
-    for words in [
-        &[][..],
-        &["server"],
-        &["cli"],
-        &["check"],
-        &["cluster"],
-        &["cluster", "up"],
-        &["cluster", "create-db"],
-        &["node"],
-        &["proxy"],
-        &["console"],
-        &["bench"],
-        &["completions"],
-        &["container"],
-    ] {
-        let text = help(words);
-        assert!(text.contains("The guide"), "{words:?} names no document: {text}");
-        let (sentence, _) = text.split_once("\n\nUsage: dunlin").expect("a sentence, then usage");
+    let mut pending = vec![Vec::new()];
+    let mut seen = Vec::new();
+    while let Some(words) = pending.pop() {
+        let text = help(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let (_, guide) = text.split_once("\nThe guide").expect("a document is named");
+        let (_, page) = guide.split_once(": ").expect("a document is named");
+        let page = page.split([',', '#', '\n']).next().unwrap_or_default();
+        assert!(repository().join(page).exists(), "{words:?} names {page}");
+        let (sentence, usage) = text.split_once("\n\nUsage: ").expect("a sentence, then usage");
         assert!(sentence.starts_with(char::is_uppercase) && sentence.len() < 200, "{text}");
+        let (usage, _) = usage.split_once("\n\n").expect("usage, then more");
+        let command = ["dunlin"].into_iter().chain(words.iter().map(String::as_str));
+        let command = command.collect::<Vec<_>>().join(" ");
+        assert!(usage.contains(&command), "{words:?} has the usage of another: {usage}");
+        // Those of `check` share a help, which names both.
+        if words.first().is_none_or(|first| first != "check" || words.len() < 2) {
+            let inner = commands_of(&words, &text);
+            pending.extend(inner.into_iter().map(|name| [words.as_slice(), &[name]].concat()));
+        }
+        seen.push(words.join(" "));
     }
+    let count = |first: &str| seen.iter().filter(|words| words.starts_with(first)).count();
+    assert!(count("cluster ") > 35 && count("bench ") > 1 && count("check ") == 2, "{seen:?}");
+    assert!(seen.iter().any(|words| words == "cluster hashing try"), "{seen:?}");
     // Each has the options that it is for.
     let (up, node) = (help(&["cluster", "up"]), help(&["node"]));
     assert!(up.contains("--join <JOIN>") && !up.contains("--contained"), "{up}");
