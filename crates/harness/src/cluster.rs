@@ -4,7 +4,7 @@ use crate::client::{ask, ok};
 use crate::http;
 use crate::network::Network;
 use crate::reply::{Protocol, Reply};
-use crate::server::{Options, Program, Server, free_port, repository, signal};
+use crate::server::{Options, Program, Server, free_port, installed, signal};
 use crate::wait::eventually;
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -109,9 +109,11 @@ impl Etcd {
     }
 
     /// Where the program etcd is; it is installed if it is not there.
+    ///
+    /// # Panics
+    /// It cannot be.
     pub fn program() -> String {
-        let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
-        String::from_utf8(found.stdout).expect("a path is text").trim().to_owned()
+        installed("tests/etcd", &[]).unwrap_or_else(|why| panic!("there is no etcd: {why}"))
     }
 
     /// Where nodes find these.

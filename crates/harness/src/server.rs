@@ -536,7 +536,15 @@ pub fn redis_cli() -> Result<Command, String> {
 
 /// The folder that `tests/peers` has put servers into, or why it has not.
 fn peers(arguments: &[&str]) -> Result<String, String> {
-    let script = repository().join("tests/peers");
+    installed("tests/peers", arguments)
+}
+
+/// Runs a script of the repository that installs a program, and returns the path that it prints.
+///
+/// # Errors
+/// It does not run, or what it said.
+pub fn installed(script: &str, arguments: &[&str]) -> Result<String, String> {
+    let script = repository().join(script);
     let output = Command::new(&script)
         .args(arguments)
         .output()
@@ -547,10 +555,15 @@ fn peers(arguments: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The root of the repository.
+/// The root of the repository: where this program was built, or, if nothing is there any more, the
+/// folder that it was started in.
 pub fn repository() -> PathBuf {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    crate_root.ancestors().nth(2).unwrap_or(crate_root).to_owned()
+    let built_in = crate_root.ancestors().nth(2).unwrap_or(crate_root);
+    match std::env::current_dir() {
+        Ok(current) if !built_in.join("tests").is_dir() => current,
+        _ => built_in.to_owned(),
+    }
 }
 
 fn spawn(

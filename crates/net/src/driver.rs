@@ -89,14 +89,10 @@ impl Driver {
         either!(self, d => d.send(fd, flight));
     }
 
+    /// Watches a listener: each `wait` reports it while connections wait there. The reactor accepts
+    /// them.
     pub fn listen(&mut self, key: u32, fd: RawFd) -> io::Result<()> {
         either!(self, d => d.listen(key, fd))
-    }
-
-    /// Sets how many connections are accepted from one listener in one turn. The others stay in the
-    /// kernel's queue.
-    pub fn set_accepts(&mut self, accepts: usize) {
-        either!(self, d => d.accepts = accepts);
     }
 
     pub fn unlisten(&mut self, key: u32) {

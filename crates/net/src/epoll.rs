@@ -64,8 +64,6 @@ pub(super) struct Epoll {
     reads: Vec<Read>,
     /// Sockets with more to read than the last turn took.
     again: Vec<Token>,
-    /// Connections accepted from one listener in one turn.
-    pub accepts: usize,
     listens: Vec<(u32, RawFd)>,
     flights: Vec<Flight>,
     events: Vec<libc::epoll_event>,
@@ -86,7 +84,6 @@ impl Epoll {
             free: Vec::new(),
             reads: Vec::new(),
             again: Vec::new(),
-            accepts: 1,
             listens: Vec::new(),
             flights: Vec::new(),
             events: vec![libc::epoll_event { events: 0, u64: 0 }; EVENTS],
@@ -255,7 +252,7 @@ impl Epoll {
             let libc::epoll_event { events, u64: data } = self.events[at];
             match data >> 56 {
                 CONN => self.conn(Token::unpack(data), events as i32, batch),
-                LISTENER => self.accept(data as u32, batch),
+                LISTENER => batch.arrivals.push(data as u32),
                 // The waker's flag says all there is to say.
                 _ => {}
             }
@@ -353,23 +350,5 @@ impl Epoll {
         let ids = self.buffers.grow(self.reads.len())?;
         self.free.extend(ids.rev());
         self.free.pop()
-    }
-
-    fn accept(&mut self, key: u32, batch: &mut Batch) {
-        let Some((_, fd)) = self.listens.iter().find(|(k, _)| *k == key).copied() else { return };
-        for _ in 0..self.accepts {
-            match sys::accept(fd) {
-                Ok(conn) => batch.accepted.push((key, conn)),
-                Err(e) => match e.raw_os_error().unwrap_or(libc::EIO) {
-                    libc::EAGAIN => return,
-                    libc::ECONNABORTED | libc::EINTR | libc::EPROTO => {}
-                    errno => {
-                        self.unlisten(key);
-                        batch.events.push(Event::AcceptFailed { key, errno });
-                        return;
-                    }
-                },
-            }
-        }
     }
 }

@@ -26,6 +26,7 @@
 //! What must *not* be here: anything that knows a protocol, a command, a key or a reply; files; the
 //! log.
 
+mod accepting;
 mod admission;
 mod backlog;
 mod buffers;

@@ -347,7 +347,7 @@ impl<H: Handler> Reactor<H> {
         let token = self.core.token(slot);
         let link = &mut self.core.links[slot as usize];
         self.driver.detach(token, 0);
-        self.core.leaving.add(link.fd.take());
+        self.core.leaving.add(link.fd.take(), self.net.admission());
     }
 
     /// A socket is connected: with TLS the handshake follows.

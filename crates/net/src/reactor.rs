@@ -26,8 +26,6 @@ use structs::reactor;
 
 /// A TLS peer that has not finished its handshake by then is dropped.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// After a failure to accept (no descriptors left, most likely) listeners rest for this long.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Turns in a row that only retried, after which retrying slows down: the holder of a lock
 /// may wait for this very core.
 const EAGER_RETRIES: u32 = 8;
@@ -54,14 +52,14 @@ pub struct Reactor<H: Handler> {
     /// None if this thread cannot give way.
     scheduling: Option<Scheduling>,
     pub(super) net: Arc<Net>,
-    batch: Batch,
-    listening: Vec<Arc<Listener>>,
-    listening_version: u64,
+    pub(super) batch: Batch,
+    pub(super) listening: Vec<Arc<Listener>>,
+    pub(super) listening_version: u64,
     /// Listeners let go of in this turn: a queued request may still name their descriptors.
-    retired: Vec<Arc<Listener>>,
-    /// Listeners whose accepting failed, and when to try again.
-    resting: Vec<u32>,
-    rested_at: Option<Instant>,
+    pub(super) retired: Vec<Arc<Listener>>,
+    /// Listeners that cannot accept now, and when to try again.
+    pub(super) resting: Vec<u32>,
+    pub(super) rested_at: Option<Instant>,
     /// TLS connections before the end of their handshakes, oldest first.
     handshakes: std::collections::VecDeque<(Token, Instant)>,
     next_tick: Instant,
@@ -299,29 +297,6 @@ impl<H: Handler> Reactor<H> {
         deadline.saturating_duration_since(self.core.now)
     }
 
-    /// The kernel has taken all requests of the last turn: what they named may go.
-    #[inline]
-    fn after_submission(&mut self) {
-        if !(self.core.closing.is_empty() && self.core.leaving.is_empty()) {
-            self.close_some();
-        }
-        self.retired.clear();
-    }
-
-    /// Closes as many connections that ended as belong to a turn.
-    fn close_some(&mut self) {
-        self.core.free.append(&mut self.core.closing);
-        self.core.leaving.close(self.net.admission().accepts());
-        self.set_accepts();
-    }
-
-    /// Sets how many connections a turn accepts: half as many while others wait to be closed.
-    fn set_accepts(&mut self) {
-        let accepts = self.net.admission().accepts();
-        let halved = if self.core.leaving.is_empty() { accepts } else { accepts.div_ceil(2) };
-        self.driver.set_accepts(halved);
-    }
-
     /// Takes every event of the turn to where it belongs.
     fn deliver(&mut self) {
         let events = std::mem::take(&mut self.batch.events);
@@ -353,7 +328,6 @@ impl<H: Handler> Reactor<H> {
                         self.on_readable(slot);
                     }
                 }
-                Event::AcceptFailed { key, errno } => self.on_accept_failed(key, errno),
             }
         }
         if !self.core.begun_words.is_empty() {
@@ -364,37 +338,9 @@ impl<H: Handler> Reactor<H> {
         self.fruitless = if is_fruitless { self.fruitless.saturating_add(1) } else { 0 };
         self.batch.events = events;
         self.batch.events.clear();
-        if !self.batch.accepted.is_empty() {
-            self.on_accepted();
+        if !self.batch.arrivals.is_empty() {
+            self.accept_some();
         }
-    }
-
-    fn on_accepted(&mut self) {
-        let own = self.core.thread as usize;
-        let mut accepted = std::mem::take(&mut self.batch.accepted);
-        for (key, fd) in accepted.drain(..) {
-            // A listener that has just been closed may still have delivered.
-            let Some(from) = self.listening.iter().find(|l| l.key == key).cloned() else {
-                continue;
-            };
-            let arrival = Arrival::accepted(fd, &from);
-            let thread = self.net.assign(own, arrival.tag);
-            if thread == own {
-                self.admit(arrival);
-            } else {
-                self.net.hand_over(thread, arrival);
-            }
-        }
-        self.batch.accepted = accepted;
-    }
-
-    fn on_accept_failed(&mut self, key: u32, errno: i32) {
-        // EINVAL is how a listener ends that has been replaced.
-        if errno != libc::EINVAL && self.resting.is_empty() {
-            self.handler.problem(Problem::Accept(errno));
-        }
-        self.resting.push(key);
-        self.rested_at = Some(self.core.now + ACCEPT_REST);
     }
 
     fn on_woken(&mut self) {
@@ -403,39 +349,12 @@ impl<H: Handler> Reactor<H> {
             self.admit(arrival);
         }
         self.on_found();
-        self.set_accepts();
         if self.net.listeners().version() != self.listening_version {
             self.sync_listeners();
         }
         self.core.stop |= self.net.is_stopping();
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
         self.handler.woken(&mut cx);
-    }
-
-    fn sync_listeners(&mut self) {
-        let (version, mut wanted) = self.net.listeners().snapshot();
-        wanted.retain(|listener| self.net.serves(self.core.thread as usize, listener.tag()));
-        self.listening_version = version;
-        let old = std::mem::take(&mut self.listening);
-        for listener in &wanted {
-            if !old.iter().any(|l| l.key == listener.key) {
-                self.listen(listener);
-            }
-        }
-        for listener in old {
-            if !wanted.iter().any(|l| l.key == listener.key) {
-                self.driver.unlisten(listener.key);
-                self.resting.retain(|key| *key != listener.key);
-                self.retired.push(listener);
-            }
-        }
-        self.listening = wanted;
-    }
-
-    fn listen(&mut self, listener: &Listener) {
-        if let Err(e) = self.driver.listen(listener.key, listener.raw_fd()) {
-            self.handler.problem(Problem::Setup(&e));
-        }
     }
 
     /// Makes a new socket a connection of this thread.
@@ -536,15 +455,8 @@ impl<H: Handler> Reactor<H> {
 
     /// Takes up what waited for this turn.
     fn retry(&mut self) {
+        self.end_rest();
         let now = self.core.now;
-        if self.rested_at.is_some_and(|at| at <= now) {
-            self.rested_at = None;
-            for key in std::mem::take(&mut self.resting) {
-                if let Some(listener) = self.listening.iter().find(|l| l.key == key).cloned() {
-                    self.listen(&listener);
-                }
-            }
-        }
         while let Some((token, _)) = self.handshakes.front().filter(|(_, at)| *at <= now).copied() {
             self.handshakes.pop_front();
             if let Some(slot) = self.core.find(token)
@@ -600,7 +512,7 @@ impl<H: Handler> Reactor<H> {
                 Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
                     self.core.lingering.push((token, fd));
                 }
-                fd => self.core.leaving.add(fd),
+                fd => self.core.leaving.add(fd, self.net.admission()),
             }
             self.core.closing.push(slot);
             self.core.live -= 1;
@@ -674,7 +586,7 @@ impl<H: Handler> Reactor<H> {
                 break;
             }
         }
-        self.batch.accepted.clear();
+        self.batch.arrivals.clear();
         for slot in 0..self.core.links.len() as u32 {
             self.core.kill(slot, Close::Stopping);
         }
@@ -687,6 +599,7 @@ impl<H: Handler> Reactor<H> {
         // Cancellations go out, so that closing is closing.
         self.driver.wait(Duration::ZERO, None, &mut self.batch)?;
         self.after_submission();
+        self.core.leaving.close(usize::MAX, self.net.admission());
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What the reactor threads share: listeners, settings that can change at run time, and each
 //! thread's seat, through which others reach it.
 
-use super::admission::{Admission, SharedAdmission};
+use super::admission::{Admission, Room, SharedAdmission};
 use super::gated::Passed;
 use super::handed::HandedReplies;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
@@ -229,7 +229,6 @@ impl Net {
     /// Sets how many strangers a turn lets in.
     pub fn set_admission(&self, admission: Admission) {
         self.admission.set(admission);
-        self.wake_all();
     }
 
     pub(super) fn admission(&self) -> &SharedAdmission {
@@ -359,7 +358,7 @@ impl Net {
 
     /// Connections of one thread, those on their way to it included.
     pub fn connections(&self, thread: usize) -> usize {
-        self.seats[thread].connections.load(Ordering::Relaxed)
+        self.seats[thread].connections.load(Ordering::Acquire)
     }
 
     /// What was asked for.
@@ -450,15 +449,37 @@ impl Net {
         &self.listeners
     }
 
+    /// Returns whether a thread, of whose connections some may be ending, may accept one more. The
+    /// reserved thread always may: its connections are few, and have descriptors of their own.
+    pub(super) fn room(&self, thread: usize, are_ending: bool) -> Room {
+        if self.reserved_thread() == Some(thread) {
+            return Room::Free;
+        }
+        self.admission.room(self.threads(), self.all_connections(), are_ending)
+    }
+
+    /// Returns how many descriptors that wait a thread with so many listeners closes in this turn.
+    pub(super) fn closes(&self, listeners: usize) -> usize {
+        self.admission.closes(self.threads(), listeners, self.all_connections())
+    }
+
+    /// Connections of all threads, those on their way included.
+    fn all_connections(&self) -> usize {
+        (0..self.threads()).map(|thread| self.connections(thread)).sum()
+    }
+
+    /// Returns the thread that serves the reserved tags and nothing else, if there is one.
+    fn reserved_thread(&self) -> Option<usize> {
+        let has_reserved = !self.options.reserved.is_empty() && self.threads() > 1;
+        has_reserved.then(|| self.threads() - 1)
+    }
+
     /// Returns the threads that serve connections with this tag.
     fn threads_for(&self, tag: Tag) -> Range<usize> {
-        let threads = self.seats.len();
-        if threads == 1 || self.options.reserved.is_empty() {
-            0..threads
-        } else if self.options.reserved.contains(&tag) {
-            threads - 1..threads
-        } else {
-            0..threads - 1
+        match self.reserved_thread() {
+            None => 0..self.threads(),
+            Some(last) if self.options.reserved.contains(&tag) => last..last + 1,
+            Some(last) => 0..last,
         }
     }
 
@@ -479,7 +500,8 @@ impl Net {
     }
 
     pub(super) fn depart(&self, thread: usize) {
-        self.seats[thread].connections.fetch_sub(1, Ordering::Relaxed);
+        // A thread that sees it sees that the descriptor waits to be closed.
+        self.seats[thread].connections.fetch_sub(1, Ordering::Release);
     }
 
     pub(super) fn hand_over(&self, thread: usize, arrival: Arrival) {

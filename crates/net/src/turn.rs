@@ -4,7 +4,7 @@ use super::buffers::Filled;
 use super::conn::Token;
 use super::sys;
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use structs::output::Output;
 
 /// Something that happened to a socket.
@@ -23,8 +23,6 @@ pub(super) enum Event {
     Writable { token: Token },
     /// The socket of a connection that the reactor reads itself has something, or is at its end.
     Readable { token: Token },
-    /// Accepting on this listener failed with this `errno` and has stopped.
-    AcceptFailed { key: u32, errno: i32 },
 }
 
 /// One buffer on its way out.
@@ -65,8 +63,8 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub events: Vec<Event>,
-    /// New connections and the key of the listener they came from.
-    pub accepted: Vec<(u32, OwnedFd)>,
+    /// Keys of the listeners at which connections wait to be accepted.
+    pub arrivals: Vec<u32>,
 }
 
 /// The bytes of a buffer that are sent at a time: more would not fit any socket, and the length

@@ -104,8 +104,6 @@ pub(super) struct Uring {
     listeners: OwnedFd,
     /// There is a poll of `listeners`.
     is_accepting: bool,
-    /// Connections accepted from one listener in one turn.
-    pub accepts: usize,
     flights: Vec<Flight>,
     /// Completions on their way to becoming events; empty between calls.
     news: Vec<cqueue::Entry>,
@@ -129,7 +127,6 @@ impl Uring {
             listens: Vec::new(),
             listeners: sys::epoll()?,
             is_accepting: false,
-            accepts: 1,
             flights: Vec::new(),
             news: Vec::new(),
             waker,
@@ -444,7 +441,7 @@ impl Uring {
                     flight.result = result;
                 }
             }
-            op::ACCEPT => self.accept_all(batch),
+            op::ACCEPT => self.note_arrivals(batch),
             op::WAKER if !cqueue::more(flags) => self.watch_waker(),
             op::WRITABLE => batch.events.push(Event::Writable { token }),
             // One that was cancelled says nothing of one that was made after it.
@@ -543,33 +540,13 @@ impl Uring {
         }
     }
 
-    /// Accepts what waits at the listeners, and has them watched again.
-    fn accept_all(&mut self, batch: &mut Batch) {
+    /// Reports the listeners at which connections wait, and has them watched again.
+    fn note_arrivals(&mut self, batch: &mut Batch) {
         self.is_accepting = false;
-        for key in sys::ready::<READY_LISTENERS>(&self.listeners) {
-            self.accept(key as u32, batch);
-        }
+        let ready = sys::ready::<READY_LISTENERS>(&self.listeners);
+        batch.arrivals.extend(ready.map(|key| key as u32));
         if !self.listens.is_empty() {
             self.arm_accept();
-        }
-    }
-
-    fn accept(&mut self, key: u32, batch: &mut Batch) {
-        let Some(at) = self.listens.iter().position(|l| l.key == key) else { return };
-        for _ in 0..self.accepts {
-            match sys::accept(self.listens[at].fd) {
-                Ok(conn) => batch.accepted.push((key, conn)),
-                Err(e) => match e.raw_os_error().unwrap_or(libc::EIO) {
-                    libc::EAGAIN => return,
-                    // The peer gave up before it was accepted: its problem, not the listener's.
-                    libc::ECONNABORTED | libc::EINTR | libc::EPROTO => {}
-                    errno => {
-                        self.unlisten(key);
-                        batch.events.push(Event::AcceptFailed { key, errno });
-                        return;
-                    }
-                },
-            }
         }
     }
 }

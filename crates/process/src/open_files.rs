@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// Descriptors kept free for everything that is not a client: logs, data files, listeners, rings.
 pub const RESERVED: u64 = 32;
+/// Descriptors for which a table is made at the start.
+const LARGEST_TABLE: u64 = 1 << 20;
 
 /// Too few files may be opened to start at all.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,14 +39,36 @@ pub fn adjust(maxclients: u32, reserved: u64) -> Result<u32, TooFewFiles> {
     adjust_limit(&mut ProcessLimit, maxclients, reserved)
 }
 
+/// Returns how many files the process may open.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn limit() -> io::Result<u64> {
+    ProcessLimit.get().map(|(soft, _)| soft)
+}
+
 /// Has the kernel make its table of the process's descriptors large enough for so many. It doubles
 /// the table when it is full, and where a process has several threads all of them may be looking at
 /// it: a thread that accepts a connection then waits for some ten milliseconds. To be called before
-/// there are threads.
+/// there are threads, and after the process has gone to the background: the table of a fork is as
+/// small as can be.
 ///
-/// # Errors
-/// The limit of open files is lower, or the kernel has no memory for the table.
-pub fn make_table(files: u64) -> io::Result<()> {
+/// The table takes eight bytes for each descriptor. One for more than a million grows with them. A
+/// log line says why it cannot be made.
+pub fn prepare_table(files: u64) {
+    let files = files.min(LARGEST_TABLE);
+    if let Err(error) = make_table(files) {
+        log!(
+            Warning,
+            "Can't make the table of {files} files at once, so clients may wait when it grows: {}",
+            super::os_error(&error)
+        );
+    }
+}
+
+/// Makes the kernel's table. Fails if the limit of open files is lower, or the kernel has no memory
+/// for the table.
+fn make_table(files: u64) -> io::Result<()> {
     let Some(last) = files.checked_sub(1) else { return Ok(()) };
     let last = libc::c_int::try_from(last).map_err(io::Error::other)?;
     let file = File::open("/dev/null")?;
@@ -238,8 +262,7 @@ mod tests {
         assert_eq!(adjust(u32::try_from(wanted).unwrap(), 0), Ok(wanted as u32));
         make_table(wanted).unwrap();
         assert!(room() >= wanted, "{} of {wanted}", room());
-        let (soft, _) = ProcessLimit.get().unwrap();
-        assert!(make_table(soft + 1).is_err());
+        assert!(make_table(limit().unwrap() + 1).is_err());
         make_table(0).unwrap();
     }
 

@@ -7,8 +7,8 @@ use crate::reload::Service;
 use crate::{admin, report};
 use clap::{CommandFactory, Parser};
 use forward::hub::{Commands, Common, Hub};
-use net::{Backend, Net, NetOptions, Reactor};
-use process::{daemonize, facts, log, os_error, signals};
+use net::{Admission, Backend, Net, NetOptions, Reactor};
+use process::{daemonize, facts, log, open_files, os_error, signals};
 use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,10 @@ const MISUSE: u8 = 2;
 
 /// How long clients have when the proxy ends.
 const DRAIN_SECONDS: u64 = 10;
+
+/// Descriptors for which the kernel's table is made at the start, if so many files may be opened:
+/// nothing says how many clients there will be. The table takes half a megabyte.
+const LARGEST_TABLE: u64 = 1 << 16;
 
 /// When the proxy has to have ended, once a signal has asked for it.
 static DRAIN_UNTIL: OnceLock<Instant> = OnceLock::new();
@@ -137,9 +141,14 @@ fn serve(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         threads => threads.min(net::MAX_THREADS),
     };
+    let files = open_files::limit()
+        .map_err(|why| format!("the limit of open files: {}", os_error(&why)))?;
+    let max_open =
+        usize::try_from(files.saturating_sub(open_files::RESERVED)).unwrap_or(usize::MAX);
     let options = NetOptions {
         backend: Backend::choose(None)?.backend,
         threads,
+        admission: Admission { max_open, ..Admission::default() },
         backlog: config.pools.iter().map(|pool| pool.backlog).max().unwrap_or(512),
         ..NetOptions::default()
     };
@@ -150,6 +159,7 @@ fn serve(
     if arguments.daemonize {
         daemonize::daemonize().map_err(|why| format!("going to the background: {why}"))?;
     }
+    open_files::prepare_table(files.min(LARGEST_TABLE));
     if let Some(path) = &arguments.pid_file {
         std::fs::write(path, format!("{}\n", std::process::id())).map_err(|why| why.to_string())?;
     }

@@ -19,13 +19,10 @@ use std::time::Duration;
 use structs::field_names;
 use structs::sync::lock;
 
-/// Descriptors that are not for clients: files, rings, listeners.
-const RESERVED_FILES: u64 = 32;
-
 /// Returns how many descriptors are not for clients, as operators' are not.
 pub fn reserved_files(config: &Config) -> u64 {
     let of_operators = if config.admin_socket().is_empty() { 0 } else { inside::MAX_OPERATORS };
-    RESERVED_FILES + of_operators as u64
+    open_files::RESERVED + of_operators as u64
 }
 
 /// The process's title, and what its template may name.
@@ -188,7 +185,11 @@ impl Applier {
                 field_names::set_enabled(config.hash_shared_fields());
                 Ok(())
             }
-            Effect::Other("maxclients") => raise_open_files(config),
+            Effect::Other("maxclients") => {
+                raise_open_files(config)?;
+                self.net.set_admission(admission(config));
+                Ok(())
+            }
             Effect::Other("tcp-keepalive") => {
                 self.net.set_keepalive(config.tcp_keepalive());
                 Ok(())
@@ -369,6 +370,7 @@ pub fn admission(config: &Config) -> Admission {
         accepts: config.max_new_connections_per_cycle() as usize,
         handshakes: config.max_new_tls_connections_per_cycle() as usize,
         max_waiting: config.max_waiting_tls_handshakes() as usize,
+        max_open: config.maxclients(),
     }
 }
 

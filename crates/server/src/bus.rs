@@ -137,16 +137,30 @@ impl Way {
         self.of.map(|of| tls::outgoing(config, of)).transpose()
     }
 
-    /// To a copy by the bus.
+    /// To a copy by these certificates. Port 0: it has none for them.
     ///
     /// # Errors
-    /// It has not said yet where it has it. Without TLS it is not reached.
-    fn by_bus(published: &Published, copy: &Replica) -> Result<Way, String> {
+    /// It is by the bus, and the copy has not said yet where it has it. Without TLS it is not
+    /// reached.
+    pub fn to(
+        published: &Published,
+        copy: &Replica,
+        of: Option<Certificates>,
+    ) -> Result<Way, String> {
+        let host = &copy.address.host;
+        if of != Some(Certificates::Bus) {
+            return Ok(Way { host: host.clone(), port: copy.address.port_for(of.is_some()), of });
+        }
         let port = published.bus.port_of(copy.id);
         let port = port.ok_or_else(|| {
             format!("node {} has not announced its port for other nodes yet", copy.id)
         })?;
-        Ok(Way::by_bus_at(&copy.address.host, port))
+        Ok(Way::by_bus_at(host, port))
+    }
+
+    /// To a copy by the bus.
+    fn by_bus(published: &Published, copy: &Replica) -> Result<Way, String> {
+        Way::to(published, copy, Some(Certificates::Bus))
     }
 
     /// To a bus port.

@@ -40,10 +40,11 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
             engine.keyspace.wait_for_outgrown(if has_tier { LOOK_EVERY } else { left });
             std::thread::sleep(if has_tier { LOOK_EVERY } else { GATHERING });
             engine.keyspace.collect_outgrown();
-            let is_short = has_tier && note_resident(engine, resident());
+            let noted = has_tier.then(resident);
+            let is_short = noted.is_some_and(|resident| note_resident(engine, resident));
             let every = if is_short { PURGE_EVERY_IF_SHORT } else { pace.every };
             if last_purge.elapsed() >= every {
-                let before = resident();
+                let before = noted.unwrap_or_else(resident);
                 memory::purge();
                 let after = resident();
                 pace.purged(before, after);

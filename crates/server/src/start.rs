@@ -136,7 +136,7 @@ fn serve(
         // The option exists and takes numbers; nothing can be wrong with this one.
         let _ = config.record("maxclients", fitting.to_string().as_bytes());
     }
-    make_file_table(u64::from(fitting) + apply::reserved_files(&config));
+    open_files::prepare_table(u64::from(fitting) + apply::reserved_files(&config));
 
     apply::choose_page_size(&config);
     structs::field_names::set_enabled(config.hash_shared_fields());
@@ -293,19 +293,6 @@ fn serve(
     audit::finish(audit::Source::Server);
     shutdown::finish();
     Ok(())
-}
-
-/// Makes the kernel's table of so many files before there are threads and clients. It takes eight
-/// bytes for each; a table for more than a million grows with them.
-fn make_file_table(files: u64) {
-    let files = files.min(1 << 20);
-    if let Err(error) = open_files::make_table(files) {
-        log!(
-            Warning,
-            "Can't make the table of {files} files at once, so clients may wait when it grows: {}",
-            process::os_error(&error)
-        );
-    }
 }
 
 /// Goes to the folder of the data, opens the log, and checks that data can be saved there.

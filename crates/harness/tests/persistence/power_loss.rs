@@ -251,7 +251,8 @@ fn run(policy: Policy, preamble: &str) {
     let about_names: Vec<usize> =
         all.iter().filter(|(_, is_about_names)| *is_about_names).map(|(at, _)| *at).collect();
     assert!(about_names.len() > 10 && known.done.iter().all(|done| done.len() > 10), "{what}");
-    for _ in 0..variable("DUNLIN_INSTANTS").unwrap_or(30) {
+    let (starts, mut found) = (variable("DUNLIN_INSTANTS").unwrap_or(30), 0);
+    for _ in 0..starts {
         let end = if rng.chance(50) { *rng.pick(&about_names) } else { rng.pick(&all).0 };
         let place = format!("{what}, {end} of {} bytes", trace.len());
         clear(loader.directory());
@@ -269,9 +270,11 @@ fn run(policy: Policy, preamble: &str) {
                 "{place}: {there} of {promised} transactions are there, from {files:?}\n{}",
                 &loader.log()[before..]
             );
+            found += promised;
         }
         loader.kill().unwrap();
     }
+    println!("{policy:?}: {starts} starts, and {found} promised transactions were there");
 }
 
 /// The files below a folder and their sizes.

@@ -57,7 +57,22 @@ fn several_servers_are_one() {
     }
 }
 
-/// The names of the fields of CLIENT INFO.
+/// The kernel's table of descriptors need not grow while clients come.
+#[test]
+fn the_table_of_descriptors_is_made_at_the_start() {
+    let Some((_servers, proxy)) = in_front_of_three("") else { return };
+    let field = |file: &str, name: &str| {
+        let path = format!("/proc/{}/{file}", proxy.process_id());
+        let text = std::fs::read_to_string(path).expect("the process runs");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect(name);
+        let word = line.split_whitespace().next().expect("a value");
+        word.parse::<usize>().expect("a number")
+    };
+    let wanted = field("limits", "Max open files").min(1 << 16);
+    let made = field("status", "FDSize:");
+    assert!(made >= wanted, "{made} of {wanted}");
+}
+
 /// MSETEX goes to several servers, as its tips say, unless it depends on which keys exist.
 #[test]
 fn several_keys_are_set_with_one_expiry_at_their_servers() {

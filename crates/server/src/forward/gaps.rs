@@ -23,6 +23,14 @@ enum Gap {
     Written(Output),
 }
 
+impl Gap {
+    /// The gap for the reply to a request.
+    #[inline]
+    fn awaited(request: &Forward) -> Gap {
+        Gap::Awaited { skipped: request.skipped, is_muted: request.is_muted }
+    }
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Gaps {
@@ -78,10 +86,7 @@ impl Gaps {
         if requests.iter().all(|request| request.place >= written) {
             // Nothing was written behind any of them.
             self.queue.extend(own.filter(|own| !own.is_empty()).map(Gap::Written));
-            self.queue.extend(requests.iter().map(|request| Gap::Awaited {
-                skipped: request.skipped,
-                is_muted: request.is_muted,
-            }));
+            self.queue.extend(requests.iter().map(Gap::awaited));
             return;
         }
         let mut behind = VecDeque::new();
@@ -89,8 +94,7 @@ impl Gaps {
             if request.place < out.plain().len() {
                 behind.push_front(Gap::Written(out.split_off(request.place)));
             }
-            let (skipped, is_muted) = (request.skipped, request.is_muted);
-            behind.push_front(Gap::Awaited { skipped, is_muted });
+            behind.push_front(Gap::awaited(request));
         }
         if let Some(own) = own.filter(|own| !own.is_empty()) {
             self.queue.push_back(Gap::Written(own));

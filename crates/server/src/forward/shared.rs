@@ -1,6 +1,6 @@
 //! What the reactors' hubs share: the commands, and where each slot's requests go.
 
-use crate::bus;
+use crate::bus::{self, Way};
 use crate::log;
 use crate::tls::{self, Certificates, OutgoingOptions};
 use cluster::id::Id;
@@ -175,20 +175,18 @@ impl Shared {
 
     /// The number of a copy's server. While the bus is used each copy has one.
     fn server_of(&self, published: &Published, copy: &Replica) -> Option<u16> {
-        // Not what clients are told.
-        let address = &copy.address;
+        // By what the pool has rules for: the bus may be used, or no more, since they were made.
         let of = lock(&self.tls).of;
-        let port = match of {
+        // Not what clients are told.
+        let port = match Way::to(published, copy, of) {
+            Ok(way) if way.port == 0 => return None,
+            Ok(way) => way.port,
             // A server that was started a moment ago does not know the port of a copy that is away.
-            // What is asked there fails: no shard is left out, and no link to the port of clients
-            // from before goes on in clear.
-            Some(Certificates::Bus) => published.bus.port_of(copy.id).unwrap_or(0),
-            of => address.port_for(of.is_some()),
+            // What is asked at port 0 fails: no shard is left out, and no link to the port of
+            // clients from before goes on in clear.
+            Err(_) => 0,
         };
-        if port == 0 && of != Some(Certificates::Bus) {
-            return None;
-        }
-        server_at(&self.pool, &Address::Tcp(address.host.clone(), port))
+        server_at(&self.pool, &Address::Tcp(copy.address.host.clone(), port))
     }
 
     /// Takes over how replicas log in.
