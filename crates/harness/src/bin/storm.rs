@@ -696,7 +696,7 @@ fn ask_beside_others(arguments: &Arguments) -> io::Result<()> {
     if arguments.is_apart {
         set_apart(server.process_id())?;
     }
-    let connect = || {
+    let connect = || -> io::Result<Client> {
         let mut client = Client::connect(server.address())?;
         ok(&mut client, &["AUTH", PASSWORD]);
         Ok(client)
