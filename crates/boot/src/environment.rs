@@ -52,6 +52,14 @@ pub fn options(get: Variables<'_>) -> Result<Vec<OsString>, String> {
     Ok(options)
 }
 
+/// Returns the password of the server that the environment asks for.
+///
+/// # Errors
+/// It cannot be told; the text says why.
+pub fn password(get: Variables<'_>) -> Result<Option<OsString>, String> {
+    Ok(secret(get, &["PASSWORD"])?.map(|(_, secret)| secret))
+}
+
 /// Returns more arguments of the server, which come last.
 pub fn arguments(get: Variables<'_>) -> Vec<OsString> {
     let names = MAKERS.iter().flat_map(|it| ARGUMENTS.map(|end| format!("{it}_{end}")));

@@ -5,7 +5,8 @@
 use net::{
     NameCheck, TlsClient, TlsError, TlsSettings, Trust, client_rules, client_rules_trusting,
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,6 +41,12 @@ impl TlsOptions {
         TlsClient::new(rules(self)?, host)
             .map_err(|_| format!("'{host}' is no name that a certificate could have; see --sni"))
     }
+}
+
+/// Returns whether a connection has failed because the server wants a certificate of its clients.
+pub fn lacks_certificate(error: &io::Error) -> bool {
+    let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
+    matches!(why, Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)))
 }
 
 /// Directives, and the options that stand for them.

@@ -93,6 +93,8 @@ numbers! {
     maxclients: usize = "maxclients" as count;
     max_new_connections_per_cycle: u32 = "max-new-connections-per-cycle" as small;
     shed_turn_usec: u32 = "shed-turn-usec" as small;
+    shed_cpu_percent: u32 = "shed-cpu-percent" as small;
+    shed_queued_bytes: u64 = "shed-queued-bytes" as unsigned;
     max_waiting_tls_handshakes: u32 = "max-waiting-tls-handshakes" as small;
     max_new_tls_connections_per_cycle: u32 = "max-new-tls-connections-per-cycle" as small;
     io_threads: usize = "io-threads" as count;
@@ -304,6 +306,7 @@ texts! {
     unixsocketgroup = "unixsocketgroup";
     admin_socket = "admin-socket";
     shed_users = "shed-users";
+    shed_clients = "shed-clients";
     rate_limits = "rate-limits";
     admin_hosts = "admin-hosts";
     alert_webhook = "alert-webhook";

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use crate::compaction::parse_compaction;
 use crate::proc_title;
 use crate::rates::parse_rate_limits;
+use crate::shed::parse_client_patterns;
 
 type Verdict = Result<(), &'static str>;
 
@@ -53,6 +54,11 @@ pub(crate) fn host_names(text: &[u8]) -> Verdict {
 /// Groups of [`crate::RateLimit`].
 pub(crate) fn rate_limits(text: &[u8]) -> Verdict {
     parse_rate_limits(text).map(drop)
+}
+
+/// Words of [`crate::ClientPattern`].
+pub(crate) fn shed_clients(text: &[u8]) -> Verdict {
+    parse_client_patterns(text).map(drop)
 }
 
 /// The words of a coordinator's addresses; the server reads the addresses themselves.

@@ -59,7 +59,7 @@ choices! {
     /// Which copies of a write must exist before its reply leaves.
     CommitMode: Memory | Fsync | Quorum =
         ["memory" => Memory, "fsync" => Fsync, "quorum" => Quorum];
-    /// What is refused to `shed-users` while a thread is overloaded.
+    /// What is refused to `shed-users` and `shed-clients` while a thread is overloaded.
     ShedRequests: All | Writes = ["all" => All, "writes" => Writes];
     /// The least important message that is still logged.
     LogLevel: Debug | Verbose | Notice | Warning | Nothing = [

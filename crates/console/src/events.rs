@@ -134,6 +134,10 @@ fn changes(before: &Seen, now: &Seen) -> Vec<(Level, String)> {
     if grew("evicted_keys") > 0.0 && before.values.get(10).is_none_or(|&rate| rate == 0.0) {
         note(Level::Warning, "Keys are being evicted: memory has reached its limit".to_owned());
     }
+    if grew("shed_requests") > 0.0 && old.number("overloaded_threads") == 0.0 {
+        let text = format!("Overloaded: {} requests were refused", grew("shed_requests"));
+        note(Level::Warning, text);
+    }
     if grew("sync_full") > 0.0 {
         note(Level::Info, "A replica receives the whole data set".to_owned());
     }

@@ -188,10 +188,32 @@ fn clients(info: &Info, seen: &Seen, problems: &mut Vec<Problem>) {
         let detail = "maxclients is reached, or protected mode holds.";
         problems.push(problem(Level::Alarm, "Clients are being refused", detail, "clients"));
     }
+    let (over, shed) = (info.number("overloaded_threads"), value(seen, "shed"));
+    if over > 0.0 || shed > 0.0 {
+        let detail = format!(
+            "{shed:.0} requests of shed-users and shed-clients a second are refused with TRYAGAIN. \
+             Threads over a limit: {over}{}.",
+            limits_exceeded(info)
+        );
+        let title = "The server is overloaded";
+        problems.push(problem(Level::Warning, title, detail, "clients"));
+    }
     if info.text("paused_reason") != "none" && !info.text("paused_reason").is_empty() {
         let detail = format!("Actions paused: {}.", info.text("paused_actions"));
         problems.push(problem(Level::Info, "Clients are paused", detail, "clients"));
     }
+}
+
+/// Names the limits of load that threads exceed now.
+fn limits_exceeded(info: &Info) -> String {
+    let limits = [
+        ("overloaded_threads_turns", "shed-turn-usec"),
+        ("overloaded_threads_cpu", "shed-cpu-percent"),
+        ("overloaded_threads_queued_bytes", "shed-queued-bytes"),
+    ];
+    let exceeded = limits.iter().filter(|(field, _)| info.number(field) > 0.0);
+    let names: Vec<&str> = exceeded.map(|(_, option)| *option).collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
 fn tier(info: &Info, problems: &mut Vec<Problem>) {
@@ -224,6 +246,28 @@ mod tests {
         assert_eq!(found.last().unwrap(), "Connections are running out");
         assert_eq!(found.len(), 3);
         assert!(titles("used_memory:99\nmaxmemory:0\nrole:master\n").is_empty());
+    }
+
+    #[test]
+    fn an_overload_says_which_limits_it_is_over() {
+        let text = "overloaded_threads:2\noverloaded_threads_turns:0\n\
+                    overloaded_threads_cpu:2\noverloaded_threads_queued_bytes:1\n";
+        let mut seen =
+            Seen { at: 1, info: Info::parse(text), save_points: "60 1".into(), ..Seen::default() };
+        let at = crate::history::COLUMNS.iter().position(|column| column.name == "shed");
+        seen.values = vec![0.0; crate::history::COLUMNS.len()];
+        seen.values[at.unwrap()] = 70.0;
+        let found = find(&seen);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].title, "The server is overloaded");
+        let detail = &found[0].detail;
+        assert!(detail.starts_with("70 requests"), "{detail}");
+        assert!(detail.ends_with("limit: 2 (shed-cpu-percent, shed-queued-bytes)."), "{detail}");
+        // Requests that were refused a moment ago are told of, too.
+        seen.info = Info::parse("overloaded_threads:0\n");
+        assert!(find(&seen)[0].detail.ends_with("limit: 0."));
+        seen.values.clear();
+        assert!(find(&seen).is_empty());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::server::{Program, Server, free_port};
 use crate::wait::eventually;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 
 /// A running proxy. Dropping it kills it.
 pub struct Proxy {
@@ -87,9 +87,22 @@ impl Proxy {
         Client::connect_with(self.address, protocol).expect("it answers")
     }
 
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its process.
     pub fn process_id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Panics
+    /// How it ended is not known.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("it is a child of this process")
     }
 
     /// What it has logged.

@@ -179,8 +179,9 @@ impl Program {
 
     /// Another subcommand of the same program, to which arguments can be added.
     pub fn subcommand(&self, name: &str) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command.arg(name);
+        let own = self.words.strip_suffix(&["server".to_owned()]).unwrap_or(&self.words);
+        let mut command = Command::new(&own[0]);
+        command.args(&own[1..]).arg(name);
         command
     }
 

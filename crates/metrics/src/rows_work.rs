@@ -128,9 +128,16 @@ pub(crate) static STATS: [Row; 76] = [
         "Times that a request had to wait because of rate-limits.",
     )
     .summed(),
-    counter("shed_requests", "", "Requests refused to shed-users because a thread was overloaded.")
-        .summed(),
-    gauge("overloaded_threads", "", "Threads whose turns are over shed-turn-usec."),
+    counter(
+        "shed_requests",
+        "",
+        "Requests of shed-users and shed-clients refused because a thread was overloaded.",
+    )
+    .summed(),
+    gauge("overloaded_threads", "", "Threads that are over a limit of shed-*."),
+    gauge("overloaded_threads_turns", "", "Threads whose turns are over shed-turn-usec."),
+    gauge("overloaded_threads_cpu", "", "Threads that are over shed-cpu-percent."),
+    gauge("overloaded_threads_queued_bytes", "", "Threads that are over shed-queued-bytes."),
     gauge(
         "sync_full",
         "replica_resyncs_full",

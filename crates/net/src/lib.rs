@@ -69,6 +69,7 @@ pub use peer::{Kind, PeerInfo, Tag, share_private_range};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use shared::{MAX_THREADS, Net, NetOptions};
+pub use sys::thread_cpu_time;
 pub use tls::{
     ClientAuth, NameCheck, TlsClient, TlsContext, TlsError, TlsSettings, Trust, client_rules,
     client_rules_trusting,

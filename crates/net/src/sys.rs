@@ -272,7 +272,7 @@ pub(super) fn set_timer_slack(slack: Duration) {
 }
 
 /// The processor time that the calling thread has taken.
-pub(super) fn thread_cpu_time() -> Duration {
+pub fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec to write to. The clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };

@@ -876,7 +876,7 @@ impl Handler for ReactorHandler {
             let wait = deadline.left(now()) as u64;
             cx.tick_within(Duration::from_millis(wait));
         }
-        self.worker.end_turn();
+        self.worker.end_turn(net::thread_cpu_time);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, Conn>) -> Duration {

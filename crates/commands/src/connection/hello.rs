@@ -101,7 +101,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         ));
     }
     if let Some(name) = options.name {
-        cx.session.client.names().name = name.to_vec();
+        cx.session.rename(|names| names.name = name.to_vec());
     }
     if let Some(protocol) = options.protocol {
         if protocol == Protocol::Resp2 {

@@ -44,7 +44,7 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     session.reads_replica = false;
     session.asking = false;
     session.client.live.notices.store(0, Relaxed);
-    session.client.names().name.clear();
+    session.rename(|names| names.name.clear());
     cx.db.index = DbIndex(0);
     cx.db.touches = true;
     cx.db.set_import_source(false);

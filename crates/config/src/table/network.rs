@@ -2,7 +2,7 @@
 
 use crate::checks;
 use crate::choices::{IoBackend, ShedRequests};
-use crate::spec::range::{COUNT, PORT};
+use crate::spec::range::{ANY_SIZE, COUNT, PORT};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
 
 pub(super) const OPTIONS: &[Spec] = &[
@@ -77,12 +77,29 @@ pub(super) const OPTIONS: &[Spec] = &[
         "shed-turn-usec",
         (0, 10_000_000),
         "0",
-        "microseconds of an average turn above which shed-users are refused; 0 refuses none",
+        "microseconds of an average turn above which a thread is overloaded; 0 is no limit",
+    ),
+    int(
+        "shed-cpu-percent",
+        (0, 100),
+        "0",
+        "per cent of a core that a thread takes, above which it is overloaded; 0 is no limit",
+    ),
+    memory(
+        "shed-queued-bytes",
+        ANY_SIZE,
+        "0",
+        "bytes of all clients' buffers above which all threads are overloaded; 0 is no limit",
     ),
     optional(
         "shed-users",
         "names of users, with blanks between them, whose requests are refused under overload",
     ),
+    optional(
+        "shed-clients",
+        "name:PATTERN and lib:PATTERN: clients whose requests are refused under overload",
+    )
+    .checked(checks::shed_clients),
     choice(
         "shed-requests",
         ShedRequests::CHOICES,

@@ -47,7 +47,7 @@ const fn peak(name: &'static str, unit: &'static str, read: Read) -> Column {
 }
 
 /// All columns, in the order of a sample's values.
-pub static COLUMNS: [Column; 38] = [
+pub static COLUMNS: [Column; 39] = [
     gauge("commands", "1/s", |r| r.rate("total_commands_processed")),
     gauge("hits", "1/s", |r| r.rate("keyspace_hits")),
     gauge("misses", "1/s", |r| r.rate("keyspace_misses")),
@@ -86,6 +86,7 @@ pub static COLUMNS: [Column; 38] = [
     peak("other_p50", "us", |r| r.histograms.percentile(Group::Other, 0.5)),
     peak("other_p99", "us", |r| r.histograms.percentile(Group::Other, 0.99)),
     peak("other_p999", "us", |r| r.histograms.percentile(Group::Other, 0.999)),
+    peak("shed", "1/s", |r| r.rate("shed_requests")),
 ];
 
 fn replica_lag(rates: &Rates<'_>) -> f64 {

@@ -16,6 +16,7 @@ use crate::engine::Engine;
 use crate::evict;
 use crate::mailbox::{Push, last_ticket};
 use crate::session::{Fate, ReplyMode, Session};
+use crate::shedding::Measures;
 use crate::staging;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
@@ -126,14 +127,18 @@ impl Worker {
     pub fn begin_turn(&self) {
         self.context.stats().turns.add_own(1);
         if !self.context.is_for_operators {
-            self.context.turns.begin(&self.engine.shedding, &self.engine.clock);
+            let queued_bytes = || self.engine.client_usage.bytes();
+            self.context.turns.begin(&self.engine.shedding, &self.engine.clock, queued_bytes);
         }
     }
 
-    /// A turn of the thread has run all its requests.
+    /// A turn of the thread has run all its requests. `cpu_time` reads the processor time that the
+    /// thread has taken.
     #[inline]
-    pub fn end_turn(&self) {
-        self.context.turns.end(&self.engine.shedding, &self.engine.clock);
+    pub fn end_turn(&self, cpu_time: impl FnOnce() -> Duration) {
+        let queued_bytes = || self.engine.client_usage.bytes();
+        let measures = Measures { cpu_time, queued_bytes };
+        self.context.turns.end(&self.engine.shedding, &self.engine.clock, measures);
     }
 
     /// A connection was accepted; `None` if that is one more than `maxclients`.

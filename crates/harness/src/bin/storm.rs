@@ -10,8 +10,8 @@
 //! when the fifty's p99 is back within three times the quiet one for good. Beside it is the
 //! processor time that the servers and the clients that came back took. Then connections that read
 //! and write values of 10 MB, again of a process at a low priority, are measured by the latency of
-//! the fifty. Then eight connections keep all reactors busy with pipelines, and an operator asks by
-//! `admin-socket`.
+//! the fifty. Then an operator asks another server, by `admin-socket` and by its admin port, while eight
+//! connections keep all reactors busy with pipelines, and while a script has stopped the world.
 //!
 //! All clients are connected to the server, or to `dunlin proxy` before it, or to a node of a
 //! cluster that has no keys and forwards what it gets (one address).
@@ -27,13 +27,15 @@ use harness::proxy::Proxy;
 use harness::server::{Options, Program, Server, free_port};
 use harness::stalls::histogram::Histogram;
 use harness::tls::Authority;
+use harness::way_in::{self, STOPS_THE_WORLD, Saturation, WayIn};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +49,8 @@ const THREADS: usize = 8;
 /// A client that is not let in by then begins again, as most do.
 const TIMEOUT: Duration = Duration::from_secs(5);
 const BUSY_CLIENTS: usize = 8;
+/// Rounds of an operator's requests beside something.
+const MAX_ROUNDS: usize = 500;
 /// Connections that read or write long values, so many at a time.
 const OF_VALUES: [usize; 2] = [1, 4];
 const VALUE: usize = 10 << 20;
@@ -573,6 +577,13 @@ fn run_tool(name: &str, words: &[&str]) -> io::Result<()> {
     output.status.success().then_some(()).ok_or_else(|| io::Error::other(failed()))
 }
 
+/// Gives a process the first core, and lets it go before all others there.
+fn set_apart(process: u32) -> io::Result<()> {
+    let id = process.to_string();
+    run_tool("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &id])?;
+    run_tool("chrt", &["--all-tasks", "--fifo", "--pid", "5", &id])
+}
+
 /// The milliseconds that a share of the requests took at most.
 fn ms(seen: &Histogram, share: f64) -> f64 {
     seen.quantile_us(share) as f64 / 1000.0
@@ -584,11 +595,7 @@ fn measure(arguments: &Arguments) -> io::Result<()> {
     }
     let front = Front::start(arguments)?;
     if arguments.is_apart {
-        for id in &front.processes {
-            let id = id.to_string();
-            run_tool("taskset", &["--all-tasks", "--cpu-list", "--pid", "0", &id])?;
-            run_tool("chrt", &["--all-tasks", "--fifo", "--pid", "5", &id])?;
-        }
+        front.processes.iter().try_for_each(|&id| set_apart(id))?;
     }
     if arguments.has_storm {
         storms(&front, arguments)?;
@@ -599,7 +606,7 @@ fn measure(arguments: &Arguments) -> io::Result<()> {
     for connections in OF_VALUES {
         beside_values(&front, connections, arguments)?;
     }
-    ask_beside_pipelines(&front, arguments.seconds)
+    ask_beside_others(arguments)
 }
 
 /// Has the clients come back, round after round.
@@ -679,48 +686,57 @@ fn beside_values(front: &Front, connections: usize, arguments: &Arguments) -> io
     Ok(())
 }
 
-/// Has an operator ask while pipelines keep the reactors busy.
-fn ask_beside_pipelines(front: &Front, seconds: f64) -> io::Result<()> {
-    let mut operator = front.operator()?;
-    let ends = Arc::new(AtomicBool::new(false));
-    let threads: Vec<_> = (0..BUSY_CLIENTS)
-        .map(|_| {
-            let client = front.client();
-            let ends = Arc::clone(&ends);
-            thread::spawn(move || -> io::Result<()> {
-                let mut client = client?;
-                let pipeline = encode(&["INCR", "number"]).repeat(1000);
-                while !ends.load(SeqCst) {
-                    client.send_raw(&pipeline)?;
-                    for _ in 0..1000 {
-                        client.reply()?;
-                    }
-                }
-                Ok(())
-            })
-        })
-        .collect();
-    let mut seen = Histogram::default();
+/// Has an operator ask a server without TLS while pipelines keep its reactors busy, and while a
+/// script has stopped the world.
+fn ask_beside_others(arguments: &Arguments) -> io::Result<()> {
+    let mut words = vec!["--admin-socket", "operators.socket", "--requirepass", PASSWORD];
+    words.extend(arguments.server.iter().map(String::as_str));
+    words.extend(arguments.is_apart.then_some(["--io-threads", "1"]).into_iter().flatten());
+    let (server, admin_port) = Server::with_admin_port(&words);
+    if arguments.is_apart {
+        set_apart(server.process_id())?;
+    }
+    let connect = || -> io::Result<Client> {
+        let mut client = Client::connect(server.address())?;
+        ok(&mut client, &["AUTH", PASSWORD]);
+        Ok(client)
+    };
+    let path = server.directory().join("operators.socket");
+    // Two are closed in each round, beside pipelines and beside a script.
+    let victims = (0..4 * MAX_ROUNDS).map(|_| connect());
+    let mut way_in = WayIn::open(&path, admin_port, PASSWORD, victims)?;
+    let clients = (0..BUSY_CLIENTS).map(|_| connect()).collect::<io::Result<_>>()?;
+    let saturation = Saturation::begin(clients);
+    ask_operators(&format!("{BUSY_CLIENTS} pipelines"), &mut way_in, arguments.seconds)?;
+    saturation.end()?;
+    let connect = || connect().expect("the server takes connections");
+    let (mut running, _waiting) = way_in::stop_the_world(connect, STOPS_THE_WORLD);
+    ask_operators("a script", &mut way_in, arguments.seconds)?;
+    ok(way_in.socket(), "SCRIPT KILL");
+    running.reply()?;
+    Ok(())
+}
+
+/// Prints how long each of the operators' requests takes, for so many seconds.
+fn ask_operators(beside: &str, way_in: &mut WayIn, seconds: f64) -> io::Result<()> {
+    let mut seen: BTreeMap<&str, Histogram> = BTreeMap::new();
     let began = Instant::now();
-    while began.elapsed().as_secs_f64() < seconds {
-        for request in [&["PING"][..], &["INFO"], &["CLIENT", "LIST"], &["CONFIG", "GET", "*"]] {
-            let asked = Instant::now();
-            operator.command(request)?;
-            seen.record(asked.elapsed().as_micros() as u64);
-            thread::sleep(Duration::from_millis(2));
-        }
+    let mut rounds = 0;
+    while began.elapsed().as_secs_f64() < seconds && rounds < MAX_ROUNDS {
+        way_in.ask_all(&mut |name, took| {
+            seen.entry(name).or_default().record(took.as_micros() as u64);
+        })?;
+        rounds += 1;
+        thread::sleep(Duration::from_millis(20));
     }
-    ends.store(true, SeqCst);
-    for thread in threads {
-        thread.join().map_err(|_| io::Error::other("a client panicked"))??;
+    println!("operator beside {beside}: {rounds} rounds; ms   p50    p99    longest");
+    for (name, seen) in &seen {
+        println!(
+            "  {name:<30} {:>6.2} {:>6.2} {:>6.2}",
+            ms(seen, 0.5),
+            ms(seen, 0.99),
+            seen.longest_us() as f64 / 1000.0,
+        );
     }
-    println!(
-        "operator beside {BUSY_CLIENTS} pipelines: {} requests, p50 {:.2} ms, p99 {:.2} ms, \
-         longest {:.2} ms",
-        seen.total(),
-        ms(&seen, 0.5),
-        ms(&seen, 0.99),
-        seen.longest_us() as f64 / 1000.0,
-    );
     Ok(())
 }

@@ -10,6 +10,7 @@ mod endings;
 mod half_moved;
 mod large;
 mod modules;
+mod out_of_memory;
 mod queues;
 mod reloading;
 mod resubscribing;

@@ -8,12 +8,15 @@ use harness::info::number;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
+use harness::way_in::{self, STOPS_THE_WORLD, Saturation, WayIn};
+use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-/// Touches a key that it does not declare, so the world is stopped for it, and does not end.
-const STOPS_THE_WORLD: &str = "redis.call('GET', 'undeclared') while true do end";
+/// What an operator waits for at most while other programs have the machine. A request that waits for
+/// clients is never answered in these tests.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Starts a server with two reactors and the operators' socket.
 fn start(more: &[&str]) -> Server {
@@ -34,26 +37,8 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
 }
 
-/// Runs a script that has the world stopped, until a client is seen that is not answered. Returns
-/// the script's client and that one.
 fn stop_the_world(server: &Server, script: &str) -> (Client, Client) {
-    let mut running = server.client();
-    running.send(&["EVAL", script, "0"]).unwrap();
-    let mut waiting = None;
-    eventually("the others wait", || {
-        let mut client = server.client();
-        client.send(&["PING"]).unwrap();
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_millis(200) {
-            if client.has_data().unwrap() {
-                return false;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        waiting = Some(client);
-        true
-    });
-    (running, waiting.unwrap())
+    way_in::stop_the_world(|| server.client(), script)
 }
 
 #[test]
@@ -163,4 +148,69 @@ fn operators_get_in_where_clients_do_not_and_end_a_pause() {
     assert_eq!(others.len(), 16, "the first of them is one of sixteen");
     assert_eq!(server.stop().unwrap().code(), Some(0));
     assert!(!path.exists());
+}
+
+/// Asks all that an operator needs a few times, and prints and asserts what took longest.
+fn assert_answered(what: &str, way_in: &mut WayIn) {
+    let mut longest = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        let asked = way_in.ask_all(&mut |name, took| {
+            let longest: &mut Duration = longest.entry(name).or_default();
+            *longest = took.max(*longest);
+        });
+        asked.unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    for (name, took) in &longest {
+        println!("{what}: {name}: at most {:.1} ms", took.as_secs_f64() * 1e3);
+    }
+    let slow: Vec<_> = longest.iter().filter(|(_, took)| **took > MAX_WAIT).collect();
+    assert!(slow.is_empty(), "{what}: {slow:?}");
+}
+
+const ROUNDS: usize = 5;
+
+#[test]
+fn operators_and_the_console_are_answered_whatever_clients_do() {
+    let (server, admin_port) = Server::with_admin_port(
+        &[
+            &["--io-threads", "2", "--admin-socket", "operators.socket"][..],
+            // No client is told that the server is busy.
+            &["--requirepass", "secret", "--busy-reply-threshold", "600000"],
+        ]
+        .concat(),
+    );
+    let client = || {
+        let mut client = server.client().with_patience(Duration::from_secs(600));
+        ok(&mut client, "AUTH secret");
+        client
+    };
+    let path = server.directory().join("operators.socket");
+    let victims = (0..2 * 2 * ROUNDS).map(|_| Ok(client()));
+    let mut way_in = WayIn::open(&path, admin_port, "secret", victims).unwrap();
+    // Four for each reactor, wherever the kernel puts them.
+    let saturation = Saturation::begin((0..8).map(|_| client()).collect());
+    eventually("they are served", || number(way_in.socket(), "total_commands_processed") > 20_000);
+    assert_answered("beside pipelines", &mut way_in);
+    let mut running = client();
+    running.send(&["EVAL", STOPS_THE_WORLD, "0"]).unwrap();
+    eventually("the others wait", || {
+        let before = number(way_in.socket(), "total_commands_processed");
+        std::thread::sleep(Duration::from_millis(500));
+        number(way_in.socket(), "total_commands_processed") < before + 100
+    });
+    assert_answered("beside a script", &mut way_in);
+    ok(way_in.socket(), "SCRIPT KILL");
+    assert!(text(&running.reply().unwrap()).contains("Script killed by user"));
+
+    let before = number(way_in.socket(), "total_commands_processed");
+    eventually("they are served again", || {
+        number(way_in.socket(), "total_commands_processed") > before + 20_000
+    });
+    let began = Instant::now();
+    way_in.socket().send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+    way_in.socket().expect_closed().unwrap();
+    eventually("the server ends", || TcpStream::connect(server.address()).is_err());
+    println!("beside pipelines: SHUTDOWN: {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
+    assert!(began.elapsed() < MAX_WAIT, "{:?}", began.elapsed());
+    assert!(saturation.end().is_err(), "they were in the midst of it");
 }

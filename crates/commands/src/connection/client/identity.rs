@@ -139,14 +139,15 @@ fn client_getname(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 
 fn client_setname(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let name = check_name(args[2], "Client names")?;
-    cx.session.client.names().name = name.to_vec();
+    cx.session.rename(|names| names.name = name.to_vec());
     cx.reply.ok();
     Ok(())
 }
 
 fn client_setinfo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.is(2, "lib-name") {
-        cx.session.client.names().lib_name = check_name(args[3], "lib-name")?.to_vec();
+        let library = check_name(args[3], "lib-name")?.to_vec();
+        cx.session.rename(|names| names.lib_name = library);
     } else if args.is(2, "lib-ver") {
         cx.session.client.names().lib_version = check_name(args[3], "lib-ver")?.to_vec();
     } else {

@@ -55,7 +55,7 @@ pub struct Stats {
     pub connections: Counter,
     /// Connections refused by `maxclients`.
     pub rejected_connections: Counter,
-    /// Requests refused to `shed-users` because a thread was overloaded.
+    /// Requests of `shed-users` and `shed-clients` refused because a thread was overloaded.
     pub shed_requests: Counter,
     /// Requests that waited because of `rate-limits`.
     pub limited_requests: Counter,

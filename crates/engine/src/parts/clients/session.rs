@@ -6,7 +6,7 @@ use super::returned::Returned;
 use super::suspension::Suspension;
 use super::watching::Watching;
 use crate::acl::{Acl, SessionUser};
-use crate::clients::{Client, flag};
+use crate::clients::{Client, Names, flag};
 use crate::journal::JournalPos;
 use crate::rate_limits::Limited;
 use crate::thread::ThreadContext;
@@ -212,6 +212,9 @@ pub struct Session {
     pub(crate) last_command: usize,
     /// Its limits of rate; none before its first request under a limit.
     pub(crate) limited: Option<Box<Limited>>,
+    /// Whether it is refused under overload, by the rules of this generation (`shed-clients`); none
+    /// before it was looked at.
+    pub(crate) is_least_important: Option<(u32, bool)>,
     /// Bytes of the request that runs, as it was sent; that of EXEC while its commands run.
     pub(crate) request_bytes: usize,
 }
@@ -410,6 +413,7 @@ impl Session {
             commands: 0,
             last_command: 0,
             limited: None,
+            is_least_important: None,
             request_bytes: 0,
         }
     }
@@ -495,7 +499,14 @@ impl Session {
     pub fn act_as(&mut self, user: SessionUser) {
         self.client.names().user = user.name().to_owned();
         self.limited = None;
+        self.is_least_important = None;
         self.user = user;
+    }
+
+    /// Lets `change` give the client other names.
+    pub fn rename(&mut self, change: impl FnOnce(&mut Names)) {
+        self.is_least_important = None;
+        change(&mut self.client.names());
     }
 
     /// Whether it waits for something other than its client.

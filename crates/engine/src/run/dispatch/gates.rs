@@ -192,7 +192,7 @@ fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<
     super::permission::check_of_script(cx, row, args).map_err(Refusal::from)
 }
 
-/// Refuses requests of the least important users while this thread is overloaded. A transaction
+/// Refuses requests of the least important clients while this thread is overloaded. A transaction
 /// that has begun goes on.
 fn overload(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !cx.thread.turns.is_overloaded() {
@@ -203,11 +203,30 @@ fn overload(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal>
     if is_exempt || session.multi().is_some() || session.is_link || session.is_insider {
         return Ok(());
     }
-    if !cx.engine.shedding.concerns(session.user.name().as_bytes(), may_write(cx, row)) {
+    let shedding = &cx.engine.shedding;
+    if !(shedding.refuses_reads() || may_write(cx, row)) || !is_least_important(cx) {
         return Ok(());
     }
     cx.engine.stats.shed_requests.add(1);
     Err(Error::text("TRYAGAIN The server is overloaded: send the request again later").into())
+}
+
+/// Returns whether the client is one of those that are refused first. The session keeps that until
+/// the rules, its user or its names change.
+fn is_least_important(cx: &mut Cx<'_>) -> bool {
+    let (shedding, session) = (&cx.engine.shedding, &mut *cx.session);
+    let generation = shedding.generation();
+    if let Some((known, is_least)) = session.is_least_important
+        && known == generation
+    {
+        return is_least;
+    }
+    let names = session.client.names();
+    let user = session.user.name().as_bytes();
+    let is_least = shedding.is_least_important(user, &names.name, &names.lib_name);
+    drop(names);
+    session.is_least_important = Some((generation, is_least));
+    is_least
 }
 
 /// Makes a request wait if its user or its address has had its share. Links of other nodes carry
