@@ -1,15 +1,16 @@
 //! Stock sentinels in tests: three processes that watch one primary under the name [`NAME`].
 
-use crate::client::{Client, ask};
+use crate::client::{Client, ask, ok, patience};
 use crate::network::Network;
 use crate::reply::Reply;
 use crate::server::{Program, Server, collect, free_port, new_directory, signal};
-use crate::wait::eventually;
+use crate::wait::{eventually, eventually_within};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::{fs, io, thread};
 
 /// The name under which the primary is known.
@@ -17,6 +18,12 @@ pub const NAME: &str = "mine";
 
 /// How many of three have to agree that a primary is down.
 const QUORUM: usize = 2;
+
+/// After so much silence they take a primary for dead. On a busy machine one that lives may be
+/// silent for some seconds, and be replaced in the middle of a test that wants to keep it.
+const CALM: Duration = Duration::from_secs(60);
+/// The same while a test waits for another primary.
+const ALERT: Duration = Duration::from_secs(1);
 
 /// One process.
 struct Sentinel {
@@ -30,12 +37,14 @@ struct Sentinel {
 /// Three sentinels. Dropping them kills them.
 pub struct Sentinels {
     members: Vec<Sentinel>,
+    /// What they want of clients.
+    password: Option<String>,
 }
 
 impl Sentinels {
-    /// Starts three that watch a primary on this port of the loopback. They give it up after a
-    /// second of silence. `more`: lines for their files; `NAME` stands for the primary's name
-    /// there, `FREE_PORT` for a port of its own.
+    /// Starts three that watch a primary on this port of the loopback. They are patient with it
+    /// ([`Sentinels::give_up_after`]). `more`: lines for their files; `NAME` stands for the
+    /// primary's name there, `FREE_PORT` for a port of its own.
     ///
     /// # Errors
     /// One does not start.
@@ -54,9 +63,7 @@ impl Sentinels {
         more: &[&str],
     ) -> io::Result<Sentinels> {
         let start = |_| start_one(program, Ipv4Addr::LOCALHOST, (host, primary), more);
-        let sentinels = Sentinels { members: (0..3).map(start).collect::<io::Result<_>>()? };
-        sentinels.until_they_listen();
-        Ok(sentinels)
+        Sentinels::of((0..3).map(start).collect::<io::Result<_>>()?, more)
     }
 
     /// The same on machines of their own.
@@ -75,7 +82,13 @@ impl Sentinels {
             let own = network.address(at);
             network.at(at, || start_one(program, own, (&host, primary.port()), more))
         };
-        let sentinels = Sentinels { members: machines.map(start).collect::<io::Result<_>>()? };
+        Sentinels::of(machines.map(start).collect::<io::Result<_>>()?, more)
+    }
+
+    /// Waits until these listen, which were started with such lines.
+    fn of(members: Vec<Sentinel>, lines: &[&str]) -> io::Result<Sentinels> {
+        let password = lines.iter().find_map(|line| line.strip_prefix("requirepass "));
+        let sentinels = Sentinels { members, password: password.map(str::to_owned) };
         sentinels.until_they_listen();
         Ok(sentinels)
     }
@@ -112,7 +125,11 @@ impl Sentinels {
     }
 
     fn connect(&self, number: usize) -> io::Result<Client> {
-        Client::connect(self.address(number))
+        let mut client = Client::connect(self.address(number))?;
+        if let Some(password) = &self.password {
+            client.command(&["AUTH", password])?;
+        }
+        Ok(client)
     }
 
     /// The port of one of them.
@@ -178,12 +195,27 @@ impl Sentinels {
         }
     }
 
-    /// Waits until all of them name another primary than this one, and returns its port.
+    /// Has all of them take a primary for dead after so much silence.
+    #[track_caller]
+    pub fn give_up_after(&self, silence: Duration) {
+        let ms = silence.as_millis().to_string();
+        for number in 0..self.members.len() {
+            let mut client = self.connect(number).expect("the sentinel listens");
+            ok(&mut client, &["SENTINEL", "SET", NAME, "down-after-milliseconds", &ms]);
+        }
+    }
+
+    /// Waits until all of them name another primary than this one, which has ended, hangs or hands
+    /// its role over, and returns the new one's port. Several of their attempts may fail on a busy
+    /// machine, with twenty seconds between them.
     #[track_caller]
     pub fn until_primary_is_not(&self, port: u16) -> u16 {
+        self.give_up_after(ALERT);
         for number in 0..3 {
-            eventually("there is another primary", || self.primary(number) != port);
+            let what = "there is another primary";
+            eventually_within(18 * patience(), what, || self.primary(number) != port);
         }
+        self.give_up_after(CALM);
         self.primary(0)
     }
 
@@ -255,7 +287,7 @@ fn start_one(
     }
     lines.extend([
         format!("sentinel monitor {NAME} {host} {primary} {QUORUM}"),
-        format!("sentinel down-after-milliseconds {NAME} 1000"),
+        format!("sentinel down-after-milliseconds {NAME} {}", CALM.as_millis()),
         format!("sentinel failover-timeout {NAME} 10000"),
     ]);
     let own_port = free_port()?.to_string();

@@ -161,6 +161,7 @@ fn a_source_is_followed_through_a_failover_of_its_sentinels() {
     write(&mut writer, "while");
     eventually("the replica has it", || ask(&mut writer, "WAIT 1 1000") != Reply::Integer(0));
     servers[0].kill().expect("it runs");
+    sentinels.until_primary_is_not(primary);
     eventually("the replica is promoted", || {
         // A sentinel closes all connections where it changes a role.
         let Ok(mut client) = servers[1].connect(Protocol::Resp2) else { return false };

@@ -23,6 +23,7 @@ use crate::thread::ThreadContext;
 use crate::{cold, cold_values};
 use keyspace::Millis;
 use resp::{Limits, Output, Parsed, Parser, Reply, plain};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -185,9 +186,9 @@ impl Worker {
     /// A connection is gone.
     pub fn disconnect(&mut self, mut session: Session, departure: Departure) {
         let engine = self.engine;
-        session.client.depart(departure);
-        engine.clients.remove(session.id());
-        engine.client_usage.forget(&session.client);
+        let client = Arc::clone(&session.client);
+        client.depart(departure);
+        engine.client_usage.forget(&client);
         if session.is_postponed {
             self.end_postponement(&mut session);
         }
@@ -199,6 +200,8 @@ impl Worker {
         if self.enter() {
             self.context.reader.leave();
         }
+        // Last: a client that is not listed waits for no key any more.
+        engine.clients.leave(&client);
     }
 
     /// Runs the requests at the start of `input`, appending replies to `out`, but begins none when

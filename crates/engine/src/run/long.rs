@@ -16,6 +16,7 @@
 
 use crate::args::Args;
 use crate::blocking::{Choice, Resumption, Suspension, TimeoutReply};
+use crate::clients::Unfinished;
 pub use crate::clients::late_reply::LateReply;
 use crate::commit;
 use crate::cx::Cx;
@@ -43,6 +44,8 @@ struct LongCommand {
     session: Session,
     touches: bool,
     token: u64,
+    /// Dropped when it has ended.
+    _unfinished: Option<Unfinished>,
 }
 
 /// Parks the session and passes its command to a background thread, which waits for the locks that
@@ -70,14 +73,23 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     // If the keys were not found yet, the background thread finds them.
     let keys = std::mem::take(&mut cx.keys);
     let words = Words::new(args.words());
-    let command = LongCommand { row, words, keys, session, touches: cx.db.touches, token };
     let engine = cx.engine;
+    let _unfinished = may_write(row).then(|| engine.clients.keep(&session.client));
+    let touches = cx.db.touches;
+    let command = LongCommand { row, words, keys, session, touches, token, _unfinished };
     let job = Box::new(move |thread: &ThreadContext| command.run(engine, thread));
     if row.command.flags.has(Flags::ASKS_PEER) {
         engine.background.run_waiting(job);
     } else {
         engine.background.run(job);
     }
+}
+
+/// Returns whether a command may write, as EXEC may. Then it is done though its client has hung up,
+/// and its client is listed until it has ended.
+pub(crate) fn may_write(row: &Resolved) -> bool {
+    let writes = Flags::WRITE.with(Flags::MAY_REPLICATE).with(Flags::RUNS_QUEUE);
+    row.command.flags.any(writes)
 }
 
 impl Cx<'_> {
@@ -87,11 +99,13 @@ impl Cx<'_> {
         let token = self.session.suspend(self.thread, suspension);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
         let (protocol, engine) = (self.reply.protocol(), self.engine);
+        let unfinished = engine.clients.keep(&self.session.client);
         // Writes of the command itself are recorded in its session.
         let written = JournalPos(0);
         let job = move |_: &ThreadContext| {
             let mut out = Output::default();
             work(&mut Reply::new(&mut out, protocol));
+            drop(unfinished);
             let resumption = Resumption::new(Some(token), out, written);
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
         };
@@ -169,7 +183,7 @@ pub(crate) fn resume(engine: &Engine, session: &mut Session, token: u64, out: Ou
 }
 
 fn named_keys(row: &Resolved, keys: &RequestKeys, words: &[&[u8]]) -> Vec<NamedKey> {
-    let writes = row.command.flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let writes = may_write(row);
     let named = keys.iter().map(|key| NamedKey {
         bytes: Box::from(key.key(words).bytes),
         hash: key.hash,

@@ -229,6 +229,35 @@ fn until_all_busy(client: &mut Client) {
     assert!(is_busy(&ask(client, &["FCALL", "none", "0"])));
 }
 
+/// Whether a client is listed, if it is asked about by its number.
+fn is_listed(client: &mut Client, id: i64) -> bool {
+    !text(&ask(client, &["CLIENT", "LIST", "ID", &id.to_string()])).is_empty()
+}
+
+/// A script may write until it has ended: its client is listed so long.
+#[test]
+fn a_client_that_has_hung_up_is_listed_until_its_script_has_ended() {
+    let server = start_one();
+    let (mut client, mut later) = (server.client(), server.client());
+    let mut running = begin(&server, ENDLESS, "key");
+    let newest = ask(&mut client, &["CLIENT", "LIST"]);
+    let ids: Vec<i64> = text(&newest)
+        .lines()
+        .map(|line| line["id=".len()..].split(' ').next().unwrap().parse().unwrap())
+        .collect();
+    let [_, second, first] = ids[..] else { panic!("{newest:?}") };
+    assert_eq!(ask(&mut later, &["CLIENT", "ID"]), Reply::Integer(second));
+    eventually("it is busy", || is_busy(&ask(&mut client, &["GET", "key"])));
+    assert!(!running.has_data().unwrap());
+    drop(running);
+    drop(later);
+    // The only reactor sees the ends in their order.
+    eventually("the second one is gone", || !is_listed(&mut client, second));
+    assert!(is_listed(&mut client, first));
+    kill(&server);
+    eventually("the first one is gone", || !is_listed(&mut client, first));
+}
+
 #[test]
 fn an_endless_script_inside_exec_can_be_killed() {
     let server = start_one();

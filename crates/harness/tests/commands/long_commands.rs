@@ -595,6 +595,22 @@ fn a_write_is_done_for_a_client_that_has_hung_up() {
     });
 }
 
+/// A client that is not listed changes nothing any more: tools wait for that.
+#[test]
+fn a_client_that_has_hung_up_is_listed_until_its_write_is_done() {
+    on_both(|server| {
+        let (mut long, mut other) = (server.client(), server.client());
+        two_sets(&mut long);
+        let list = format!("CLIENT LIST ID {}", number(&mut long, "CLIENT ID"));
+        hold(&mut long, &mut other, "SUNIONSTORE out a b");
+        drop(long);
+        while !ask(&mut other, &list).text().unwrap().is_empty() {}
+        let info = ask(&mut other, "INFO memory").shown();
+        assert!(info.contains("long_commands_holding_keys:0"), "it still runs: {info}");
+        assert_eq!(number(&mut other, "SCARD out"), 2 * ELEMENTS as i64);
+    });
+}
+
 #[test]
 fn a_client_that_is_killed_leaves_nothing_behind() {
     on_server(|server| {

@@ -86,7 +86,8 @@ impl<'n> Machines<'n> {
         for (at, server) in servers.iter().enumerate().skip(1) {
             follow(&(network.address(at), server.port()).into(), &master);
         }
-        let lines = ["sentinel failover-timeout NAME 3000"];
+        let lines =
+            ["sentinel failover-timeout NAME 3000", "sentinel down-after-milliseconds NAME 1000"];
         let sentinels = Sentinels::start_on(sentinel, network, SENTINELS, master, &lines);
         let sentinels = sentinels.expect("they start");
         sentinels.until_they_know(2);

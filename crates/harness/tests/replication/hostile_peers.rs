@@ -468,7 +468,7 @@ fn a_replica_that_is_silent_while_it_loads_is_dropped() {
         loads.write_all(b"\n").expect("it is kept");
         number(&mut client, "connected_slaves") == 1
     });
-    assert!(primary.log().contains("Disconnecting timedout replica"));
+    eventually("the log says so", || primary.log().contains("Disconnecting timedout replica"));
     loads.write_all(b"REPLCONF ACK 0\r\n").expect("it is kept");
     eventually("it is online", || field(&mut client, "slave0").contains("state=online"));
 }

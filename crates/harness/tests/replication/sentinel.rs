@@ -14,6 +14,7 @@ use harness::server::{Options, Program, Server, free_port, signal};
 use harness::tls::Authority;
 use harness::wait::eventually;
 use std::fs;
+use std::time::Duration;
 
 fn reference() -> Program {
     Program::reference().expect("there is a reference")
@@ -131,8 +132,10 @@ impl Fleet {
     fn fill(&self, primary: usize, seed: u64) {
         let (mut client, mut rng) = (self.client(primary), Rng::new(seed));
         (0..500).for_each(|_| write(&mut client, &mut rng));
-        let copies = ask(&mut client, &["WAIT", "2", "9000"]);
-        assert!(copies.integer().is_some_and(|copies| copies >= 1), "{copies:?}");
+        let replicas = ask(&mut client, &["INFO", "replication"]);
+        let replicas = find(&replicas, "connected_slaves").expect("it says so");
+        let copies = ask(&mut client, &["WAIT", &replicas, "25000"]);
+        assert!(copies.integer().is_some_and(|copies| copies >= 1), "{copies:?} of {replicas}");
     }
 }
 
@@ -520,6 +523,8 @@ fn an_endless_script_is_killed() {
             &[],
             &[],
         );
+        // They end the script of a server that they take for dead.
+        fleet.sentinels.give_up_after(Duration::from_secs(1));
         until_killed(begin_endless(&fleet, 1));
         until_killed(begin_endless(&fleet, 0));
         fleet.sentinels.until_quiet();

@@ -48,6 +48,10 @@ pub struct Client {
     pub(crate) wait: Mutex<Weak<Waiter>>,
     /// Its command that waits at another node.
     pub(crate) elsewhere: Mutex<Option<WaitElsewhere>>,
+    /// Its commands that a background thread has and that may write.
+    pub(crate) unfinished: AtomicUsize,
+    /// Its connection is gone, and the registry need not have it any more.
+    pub(crate) is_unconnected: AtomicBool,
     /// Figures that its thread keeps up to date.
     pub live: Live,
 }
@@ -213,6 +217,8 @@ impl Client {
             names: Mutex::default(),
             wait: Mutex::default(),
             elsewhere: Mutex::default(),
+            unfinished: AtomicUsize::new(0),
+            is_unconnected: AtomicBool::new(false),
             // Zero would say that it tracks keys.
             live: Live { redirect: AtomicI64::new(-1), ..Live::default() },
         }
@@ -350,6 +356,23 @@ impl Clients {
         self.map().remove(&id);
     }
 
+    /// Removes a client whose connection is gone. If it has [unfinished](Clients::keep) commands
+    /// the end of the last one removes it.
+    pub(crate) fn leave(&self, client: &Client) {
+        client.is_unconnected.store(true, SeqCst);
+        if client.unfinished.load(SeqCst) == 0 {
+            self.remove(client.id);
+        }
+    }
+
+    /// Keeps a client in the registry until the returned value is dropped, even if its connection
+    /// is gone before. For its commands that a background thread has and that may write: they are
+    /// done though it has hung up. A client that is not listed must change nothing any more.
+    pub(crate) fn keep(&'static self, client: &Arc<Client>) -> Unfinished {
+        client.unfinished.fetch_add(1, SeqCst);
+        Unfinished { clients: self, client: Arc::clone(client) }
+    }
+
     /// A client by its number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.map().get(&id).cloned()
@@ -374,9 +397,44 @@ impl Clients {
     }
 }
 
+/// A command of a client that has not ended: see [`Clients::keep`].
+pub(crate) struct Unfinished {
+    clients: &'static Clients,
+    client: Arc<Client>,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // Either this sees that the connection is gone, or `leave` sees that no command is left.
+        let is_last = self.client.unfinished.fetch_sub(1, SeqCst) == 1;
+        if is_last && self.client.is_unconnected.load(SeqCst) {
+            self.clients.remove(self.client.id);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_that_has_hung_up_is_there_until_its_commands_have_ended() {
+        let clients: &'static Clients = Box::leak(Box::default());
+        let client = |id| Client::unconnected(id, 0, Millis(0));
+        let add = || clients.add(9, client).expect("there are fewer");
+        let [hangs_up, stays] = [add(), add()];
+        let commands = [(); 2].map(|()| clients.keep(&hangs_up));
+        drop(clients.keep(&stays));
+        clients.leave(&hangs_up);
+        let [first, last] = commands;
+        drop(first);
+        assert_eq!(clients.count(), 2);
+        drop(last);
+        assert!(clients.get(hangs_up.id).is_none());
+        assert!(clients.get(stays.id).is_some());
+        clients.leave(&stays);
+        assert_eq!(clients.count(), 0);
+    }
 
     #[test]
     fn threads_that_add_at_the_same_time_keep_the_limit() {

@@ -7,7 +7,7 @@
 //! close them.
 
 use super::mailbox::{Mailbox, Message};
-use super::{Client, Clients, flag};
+use super::{Client, Clients, Departure, flag};
 use crate::stats::Stats;
 use std::cmp::Reverse;
 use std::sync::Mutex;
@@ -73,7 +73,11 @@ impl ClientUsage {
         }
         let Ok(_one_at_a_time) = self.evicting.try_lock() else { return };
         let mut all = clients.all();
-        all.retain(|client| client.live.flags.load(Relaxed) & flag::NO_EVICT == 0);
+        // One that has hung up takes nothing, and is listed for its last command alone.
+        all.retain(|client| {
+            client.live.flags.load(Relaxed) & flag::NO_EVICT == 0
+                && !client.has_gone(Departure::Left)
+        });
         all.sort_by_key(|client| Reverse(client.live.memory_bytes.load(Relaxed)));
         for client in all {
             if self.bytes() <= limit {

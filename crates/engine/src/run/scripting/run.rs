@@ -5,6 +5,7 @@ use super::eval::{killed_error, note_memory};
 use crate::args::Args;
 use crate::background::GAP;
 use crate::blocking::{Suspension, TimeoutReply};
+use crate::clients::Unfinished;
 use crate::cold;
 use crate::command::{Flags, ScriptName};
 use crate::commit;
@@ -253,6 +254,8 @@ struct Job {
     token: u64,
     mode: Mode,
     is_out_of_memory: bool,
+    /// Dropped when it has ended.
+    _unfinished: Option<Unfinished>,
 }
 
 #[cold]
@@ -279,8 +282,9 @@ fn begin_in_background(
     cx.session.last_command = row.index + 1;
     let words = Words::new(args.words());
     let touches = cx.db.touches;
-    let job = Job { row, words, session, touches, token, mode, is_out_of_memory };
     let engine = cx.engine;
+    let _unfinished = long::may_write(row).then(|| engine.clients.keep(&session.client));
+    let job = Job { row, words, session, touches, token, mode, is_out_of_memory, _unfinished };
     engine.background.run_script(Box::new(move |thread| job.run(engine, thread)));
 }
 
