@@ -44,12 +44,12 @@ def run(*words, check=True, **options):
     return done
 
 
-def until(what, condition, patience_s=PATIENCE_S):
+def until(what, condition, patience_s=PATIENCE_S, pause_s=0.2):
     deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
             fail(f"never came true: {what}")
-        time.sleep(0.2)
+        time.sleep(pause_s)
 
 
 def values_files():
