@@ -44,12 +44,12 @@ def run(*words, check=True, **options):
     return done
 
 
-def until(what, condition, patience_s=PATIENCE_S):
+def until(what, condition, patience_s=PATIENCE_S, pause_s=0.2):
     deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
             fail(f"never came true: {what}")
-        time.sleep(0.2)
+        time.sleep(pause_s)
 
 
 def values_files():
@@ -104,6 +104,7 @@ def render():
         fail("there are no rules")
     passed("dashboards and rules are those of the compose files")
     strangers()
+    globals_of_charts()
     images()
     containers_and_claims()
     secrets()
@@ -131,6 +132,7 @@ def strangers():
             fail(f"{path} is a value of this chart, and others.yaml has it")
         place.setdefault(names[-1], {})
     values["livenessProbe"] = {"enabled": True}
+    values["databases"]["NAME"].update(memory="1gb", port=12000)
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
         yaml.safe_dump(values, file)
         file.flush()
@@ -140,7 +142,55 @@ def strangers():
     missing = [path for path, hint in others.items() if f"\n  {path}: take {hint}" not in done.stderr]
     if done.returncode == 0 or missing:
         fail(f"these are not refused: {missing}: {done.stderr}")
+    for value, wanted in [
+        ("databases.a.shard=3,databases.a.memory=1gb,databases.a.port=12000", "databases.a.shard: take databases.a.shards\n"),
+        ("databases.a.persist=rdb,databases.a.memory=1gb,databases.a.port=12000", "databases.a.persist: is it databases.a.persistence?"),
+        ("databases.a.service.nodeport=1,databases.a.memory=1gb,databases.a.port=12000",
+         "databases.a.service.nodeport: is it databases.a.service.nodePort?"),
+        ("databases.a.passwordSecret.nmae=x,databases.a.memory=1gb,databases.a.port=12000", "  databases.a.passwordSecret.nmae\n"),
+        ("nodes.tls.exists=x", "  nodes.tls.exists\n"),
+        ("mode=server,service.sort=1", "  service.sort\n"),
+    ]:
+        done = run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", value, check=False)
+        if done.returncode == 0 or wanted not in done.stderr:
+            fail(f"{value}: {done.stderr}")
     passed(f"{len(others)} values of other charts are refused, each with the name that it has here")
+
+
+def globals_of_charts():
+    """Values below `global` are read or refused; below another chart, passwords that nothing reads."""
+    open_database = "databases.a.memory=1gb,databases.a.port=12000"
+    takes = "take auth.enabled with auth.password or auth.existingSecret (mode: server), or databases.NAME.passwordSecret"
+    with tempfile.TemporaryDirectory() as work:
+        os.makedirs(f"{work}/around/charts")
+        shutil.copytree(CHART, f"{work}/around/charts/dunlin")
+        with open(f"{work}/around/Chart.yaml", "w") as file:
+            yaml.safe_dump({"apiVersion": "v2", "name": "around", "version": "1.0.0"}, file)
+        alone, below = CHART, f"{work}/around"
+        for chart, values, refused in [
+            (alone, "mode=server,global.redis.password=x", f"global.redis.password: {takes}"),
+            (alone, "mode=server,auth.enabled=true,global.valkey.password=x", f"global.valkey.password: {takes}"),
+            (alone, "global.storageClass=x", "global.storageClass: take storage.data.storageClass, or dataStorage.className"),
+            (alone, "global.imageregistry=x", "global.imageregistry: is it global.imageRegistry?"),
+            (alone, "global.other.deep=x", "  global.other\n"),
+            (alone, "global=null", None),
+            (alone, "global.imageRegistry=x,global.imagePullSecrets[0]=y", None),
+            (alone, "global.cattle.systemDefaultRegistry=,global.systemDefaultRegistry=,global.replicated.licenseID=x", None),
+            (below, "global.postgresql.auth.password=x,global.storageClass=fast,global.imageRegistry=x", None),
+            (below, "dunlin.mode=server,global.redis.password=x", f"global.redis.password: {takes}"),
+            (below, "dunlin.mode=server,global.dunlin.auth.password=x", f"global.dunlin.auth: {takes}"),
+            (below, "dunlin.mode=server,global.redis.password=", None),
+            (below, "dunlin.mode=server,dunlin.auth.enabled=true,global.redis.password=x", None),
+            (below, ",".join(f"dunlin.{it}" for it in open_database.split(",")) + ",global.valkey.password=x",
+             f"global.valkey.password: {takes}"),
+            (below, ",".join(f"dunlin.{it}" for it in open_database.split(","))
+             + ",dunlin.databases.a.passwordSecret.name=s,global.valkey.password=x", None),
+            (below, "dunlin.nodes.replicas=5", "nodes.replicas: take nodes.count"),
+        ]:
+            done = run(f"{CACHE}/helm", "template", "t", chart, "--kube-version", f"{VERSION}.0", "--set", values, check=False)
+            if (done.returncode == 0) != (refused is None) or refused and refused not in done.stderr:
+                fail(f"{os.path.basename(chart)}, {values}: {done.stderr}")
+    passed("values below global are read or refused, and a chart around this one has its own")
 
 
 def pods_of(documents):

@@ -2,7 +2,18 @@
 {{- define "dunlin.check" -}}
 {{- $defaults := .Files.Get "files/values.yaml" | fromYaml -}}
 {{- $others := .Files.Get "files/others.yaml" | fromYaml -}}
-{{- $wrong := include "dunlin.unknown" (list "" (omit .Values "global") $defaults $others) -}}
+{{- $schema := .Files.Get "files/values.schema.json" | fromJson -}}
+{{- $wrong := include "dunlin.unknown" (list "" "" (omit .Values "global") $defaults $others) -}}
+{{- $fields := dict -}}
+{{- range $field, $type := $schema.properties.databases.additionalProperties.properties -}}
+{{- $below := dict -}}
+{{- range $name, $_ := $type.properties }}{{ $below = set $below $name "" }}{{ end -}}
+{{- $fields = set $fields $field $below -}}
+{{- end -}}
+{{- range $name, $options := .Values.databases -}}
+{{- $wrong = print $wrong (include "dunlin.unknown" (list (printf "databases.%s" $name) "databases.NAME" $options $fields $others)) -}}
+{{- end -}}
+{{- $wrong = print $wrong (include "dunlin.globals" (list . $defaults $others)) -}}
 {{- if $wrong -}}
 {{- fail (printf "these are no values of this chart:%s\nvalues.yaml has all that are" $wrong) -}}
 {{- end -}}
@@ -41,30 +52,63 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Lines about values that the defaults do not have: path, values, defaults, names of other charts. */}}
+{{/* Lines about values below `global`: root, defaults, names of other charts. Below another chart these are also values of its other
+parts, so that only passwords are looked at, and only if servers or databases are open without them. */}}
+{{- define "dunlin.globals" -}}
+{{- $root := index . 0 -}}
+{{- $given := $root.Values.global | default dict -}}
+{{- $others := index . 2 -}}
+{{- if $root.Chart.IsRoot -}}
+{{- /* What Rancher and Replicated give to each chart. */ -}}
+{{- $given = omit $given "cattle" "systemDefaultRegistry" "replicated" -}}
+{{- include "dunlin.unknown" (list "global" "global" $given (index . 1).global $others) -}}
+{{- else -}}
+{{- $isOpen := not $root.Values.auth.enabled -}}
+{{- if eq $root.Values.mode "cluster" -}}
+{{- $isOpen = false -}}
+{{- range $root.Values.databases }}{{ if not .passwordSecret }}{{ $isOpen = true }}{{ end }}{{ end -}}
+{{- end -}}
+{{- range $group, $value := pick $given "dunlin" "redis" "valkey" -}}
+{{- range $name, $secret := (kindIs "map" $value | ternary $value dict) -}}
+{{- if and $isOpen $secret (regexMatch "(?i)password|auth|secret" $name) -}}
+{{- printf "\n  global.%s.%s: take %s" $group $name (index $others "global.redis.password") -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Lines about values that the defaults do not have: path, the path in the table of other charts, values, defaults, that table. */}}
 {{- define "dunlin.unknown" -}}
 {{- $path := index . 0 -}}
-{{- $defaults := index . 2 -}}
-{{- $others := index . 3 -}}
+{{- $place := index . 1 -}}
+{{- $defaults := index . 3 -}}
+{{- $others := index . 4 -}}
 {{- /* What Kubernetes defines, and maps whose names are the user's. */ -}}
 {{- $open := list "podSecurityContext" "securityContext" "livenessProbe" "readinessProbe" "startupProbe" "jobResources" "tls.certManager.issuerRef" "metrics.dashboards.labels" "metrics.serviceMonitor.tlsConfig" -}}
-{{- range $name, $value := index . 1 -}}
+{{- range $name, $value := index . 2 -}}
 {{- $full := trimPrefix "." (printf "%s.%s" $path $name) -}}
+{{- $key := trimPrefix "." (printf "%s.%s" $place $name) -}}
 {{- if not (hasKey $defaults $name) -}}
 {{- $hints := list -}}
 {{- if kindIs "map" $value -}}
 {{- range $child := keys $value | sortAlpha -}}
-{{- with index $others (printf "%s.%s" $full $child) }}{{ $hints = append $hints (printf "\n  %s.%s: take %s" $full $child .) }}{{ end -}}
+{{- with index $others (printf "%s.%s" $key $child) }}{{ $hints = append $hints (printf "\n  %s.%s: take %s" $full $child .) }}{{ end -}}
 {{- end -}}
 {{- end -}}
-{{- with index $others $full }}{{ $hints = append $hints (printf "\n  %s: take %s" $full .) }}{{ end -}}
-{{- default (printf "\n  %s" $full) (join "" $hints) -}}
+{{- with index $others $key }}{{ $hints = append $hints (printf "\n  %s: take %s" $full (eq $place "databases.NAME" | ternary (replace $place $path .) .)) }}{{ end -}}
+{{- $near := list -}}
+{{- range $known := keys $defaults | sortAlpha -}}
+{{- if contains (lower $name) (lower $known) }}{{ $near = append $near (trimPrefix "." (printf "%s.%s" $path $known)) }}{{ end -}}
+{{- end -}}
+{{- $meant := empty $near | ternary "" (join " or " $near | printf ": is it %s?") -}}
+{{- default (printf "\n  %s%s" $full $meant) (join "" $hints) -}}
 {{- else if has $full $open -}}
 {{- range $child := list "enabled" "customProbe" -}}
 {{- if hasKey ($value | default dict) $child }}{{ printf "\n  %s.%s: take %s, with the fields that Kubernetes has" $full $child $full }}{{ end -}}
 {{- end -}}
 {{- else if and (kindIs "map" $value) (index $defaults $name) -}}
-{{- include "dunlin.unknown" (list $full $value (index $defaults $name) $others) -}}
+{{- include "dunlin.unknown" (list $full $key $value (index $defaults $name) $others) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
