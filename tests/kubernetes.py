@@ -87,6 +87,15 @@ def render():
         ("tls.certManager.isuer=x", "tls.certManager.isuer"),
         ("nodes.busPortOffset=1000,tls.enabled=true,tls.existingSecret=x", "nodes.busPortOffset and tls.portOffset are both 1000"),
         ("databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=15000,nodes.busPortOffset=3000", "databases.b.port is 15000"),
+        # Ranges that meet although their first ports do not.
+        ("databases.a.memory=1gb,databases.a.port=12000,databases.a.shards=3,databases.b.memory=1gb,databases.b.port=15002,nodes.busPortOffset=3000",
+         "Copies of a reach each other by 15000 to 15002"),
+        ("databases.a.memory=1gb,databases.a.port=12002,databases.b.memory=1gb,databases.b.port=15000,databases.b.shards=3,nodes.busPortOffset=3000",
+         "clients have its ports 15000 to 15002"),
+        ("databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=14000,nodes.busPortOffset=3000,tls.enabled=true,tls.existingSecret=x",
+         "databases.b.port is 14000, so clients have its ports 15000 to 15000"),
+        ("databases.a.memory=1gb,databases.a.port=7379,databases.a.shards=2,nodes.busPortOffset=1000", "port 8380 (nodes.busPortOffset), which nodes have"),
+        ("databases.a.memory=1gb,databases.a.port=64000,nodes.busPortOffset=3000", "port 67000 (nodes.busPortOffset), which is none"),
     ]:
         done = run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values,
                    check=False)
@@ -356,7 +365,8 @@ def buses():
                 fail(f"clients reach port {bus}, which is for copies")
     # What an earlier release was installed with renders as before: nodes find other ports, or do without.
     for values in ["tls.enabled=true,tls.existingSecret=x,tls.portOffset=10000",
-                   "databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=22000"]:
+                   "databases.a.memory=1gb,databases.a.port=12000,databases.b.memory=1gb,databases.b.port=22000",
+                   "databases.a.memory=1gb,databases.a.port=12000,databases.a.shards=3,databases.b.memory=1gb,databases.b.port=22002"]:
         run(f"{CACHE}/helm", "template", "t", CHART, "--kube-version", f"{VERSION}.0", "--set", values)
     passed("copies have a port for each other, which clients do not reach")
 

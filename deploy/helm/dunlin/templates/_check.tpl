@@ -42,10 +42,26 @@
 {{- if and .Values.tls.enabled (eq $bus (int .Values.tls.portOffset)) -}}
 {{- fail (printf "nodes.busPortOffset and tls.portOffset are both %d: clients with TLS and other copies need a port each, so give another number" $bus) -}}
 {{- end -}}
+{{- $ofNodes := ternary (list 8380 2379 2380) (list 8380) (eq (include "dunlin.ownEtcd" .) "true") -}}
+{{- /* The further copies of a database on one node have the next ports, with TLS and for each other as well. */ -}}
 {{- range $name, $database := .Values.databases -}}
+{{- $first := add (int $database.port) $bus -}}
+{{- $last := add $first (sub (int ($database.shards | default 1)) 1) -}}
+{{- if gt $last 65535 -}}
+{{- fail (printf "databases.%s.port is %d: copies of it would reach each other by port %d (nodes.busPortOffset), which is none. Give a smaller port" $name (int $database.port) $last) -}}
+{{- end -}}
+{{- range $port := $ofNodes -}}
+{{- if and (le $first $port) (ge $last $port) -}}
+{{- fail (printf "databases.%s.port is %d: copies of it would reach each other by port %d (nodes.busPortOffset), which nodes have: give another port" $name (int $database.port) $port) -}}
+{{- end -}}
+{{- end -}}
 {{- range $other, $options := $.Values.databases -}}
-{{- if eq (int $options.port) (add (int $database.port) $bus | int) -}}
-{{- fail (printf "databases.%s.port is %d, by which copies of %s reach each other (nodes.busPortOffset): give another port" $other (int $options.port) $name) -}}
+{{- range $offset := ternary (list 0 (int $.Values.tls.portOffset)) (list 0) $.Values.tls.enabled -}}
+{{- $low := add (int $options.port) $offset -}}
+{{- $high := add $low (sub (int ($options.shards | default 1)) 1) -}}
+{{- if and (le $low $last) (ge $high $first) -}}
+{{- fail (printf "databases.%s.port is %d, so clients have its ports %d to %d. Copies of %s reach each other by %d to %d (nodes.busPortOffset): give another port" $other (int $options.port) $low $high $name $first $last) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
