@@ -172,8 +172,8 @@ impl Access {
         }
     }
 
-    /// Signs this machine's certificate for these further names as well, if it has an authority: the
-    /// cluster's own, or that of the secret which machines with an etcd of the user's share.
+    /// Signs this machine's certificate, for these further names as well, if it has an authority:
+    /// the cluster's own, or that of the secret which machines with an etcd of the user's share.
     ///
     /// # Errors
     /// The authority's key cannot be read, a name is none, or the disk refuses it.
