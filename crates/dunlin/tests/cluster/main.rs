@@ -19,4 +19,5 @@ mod sources;
 mod support;
 mod surge;
 mod unplaced;
+mod upgrade;
 mod words;
