@@ -391,6 +391,13 @@ impl Server {
         }
     }
 
+    /// Starts another program in the place of the server, which has ended: with its directory,
+    /// options and port.
+    pub fn start_again_by(&mut self, program: &Program) -> io::Result<()> {
+        self.program = program.clone();
+        self.start_again()
+    }
+
     /// As [`Server::stop`]; the server's files can be looked at then, and it can be started again.
     pub fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {

@@ -21,7 +21,7 @@ const OFFSET: u16 = 10_000;
 /// What a machine is started with whose copies have no bus, as those of the release before.
 const WITHOUT_BUS: [&str; 2] = ["--bus-port-offset", "0"];
 
-fn ports(machine: &Machine) -> Vec<u16> {
+pub fn ports(machine: &Machine) -> Vec<u16> {
     let port = |copy: &Value| copy["port"].as_u64().and_then(|port| u16::try_from(port).ok());
     machine.copies("d").iter().filter_map(port).collect()
 }
@@ -47,7 +47,7 @@ fn until_bus_is(machine: &Machine, is: u8) {
 }
 
 /// Writes and reads keys of all shards by all copies.
-fn work(machine: &Machine, name: &str) {
+pub fn work(machine: &Machine, name: &str) {
     let ports = ports(machine);
     for port in &ports {
         for key in ["a", "b", "foo"] {

@@ -27,7 +27,7 @@ fn address(server: &Server) -> String {
 }
 
 /// A key of each type, large ones too.
-fn fill(client: &mut Client) {
+pub fn fill(client: &mut Client) {
     for request in [
         "SET text value PX 10000000",
         "SET number 12",

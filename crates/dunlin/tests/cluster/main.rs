@@ -20,4 +20,5 @@ mod sources;
 mod support;
 mod surge;
 mod unplaced;
+mod upgrade;
 mod words;

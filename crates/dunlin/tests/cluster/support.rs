@@ -4,7 +4,7 @@
 use harness::cluster::Etcd;
 pub use harness::http::base64;
 use harness::network::Place;
-use harness::server::{Program, free_port, free_ports};
+use harness::server::{Program, free_port, free_ports, signal};
 use harness::wait::eventually;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -36,7 +36,12 @@ pub fn row_of_ports() -> u16 {
 
 /// `dunlin cluster` with arguments.
 pub fn command(words: &[&str]) -> Command {
-    let mut command = Program::under_test().subcommand("cluster");
+    command_of(&Program::under_test(), words)
+}
+
+/// The same of another program.
+fn command_of(program: &Program, words: &[&str]) -> Command {
+    let mut command = program.subcommand("cluster");
     command.args(words).env("DUNLIN_ETCD", etcd()).env_remove("DUNLIN_NODE");
     command.stdin(Stdio::null());
     command
@@ -44,7 +49,11 @@ pub fn command(words: &[&str]) -> Command {
 
 /// What a command printed, and whether it succeeded.
 pub fn run(words: &[&str]) -> (bool, String) {
-    let Output { status, stdout, stderr } = command(words).output().expect("it starts");
+    output_of(command(words))
+}
+
+fn output_of(mut command: Command) -> (bool, String) {
+    let Output { status, stdout, stderr } = command.output().expect("it starts");
     let text = [stdout, stderr].concat();
     (status.success(), String::from_utf8_lossy(&text).into_owned())
 }
@@ -72,6 +81,8 @@ pub struct Machine {
     zone: String,
     /// Further words that its node is started with.
     more: Vec<String>,
+    /// What its node runs, and what asks it.
+    pub program: Program,
     /// The program of its copies, if it is not the node's.
     pub copy_program: Option<PathBuf>,
     /// The environment of its node, and so of its copies.
@@ -121,6 +132,15 @@ impl Machine {
         })
     }
 
+    /// The same with another program.
+    pub fn first_of_program(program: &Program, test: &str, name: &str) -> Machine {
+        Machine::first_of(|attempt| {
+            let mut machine = Machine::new(test, &format!("{name}-{attempt}"), "");
+            (machine.name, machine.program) = (name.to_owned(), program.clone());
+            machine
+        })
+    }
+
     /// The same in a folder of the test's.
     pub fn first_in(folder: &Path, name: &str) -> Machine {
         Machine::first_of(|attempt| {
@@ -165,9 +185,20 @@ impl Machine {
 
     /// Starts another machine, which uses the etcd of the first one.
     pub fn beside(first: &Machine, test: &str, name: &str) -> Machine {
+        Machine::beside_of_program(&Program::under_test(), first, test, name)
+    }
+
+    /// The same with another program.
+    pub fn beside_of_program(
+        program: &Program,
+        first: &Machine,
+        test: &str,
+        name: &str,
+    ) -> Machine {
         let etcd = format!("https://127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
         for _ in 0..5 {
             let mut machine = Machine::new(test, name, "");
+            machine.program = program.clone();
             let mut words = machine.words();
             words.extend(["--etcd".to_owned(), etcd.clone()]);
             // As any client of that etcd.
@@ -186,8 +217,14 @@ impl Machine {
 
     /// Starts another machine, with a member of the first one's etcd.
     pub fn join(first: &Machine, test: &str, name: &str) -> Machine {
+        Machine::join_of_program(&Program::under_test(), first, test, name)
+    }
+
+    /// The same with another program.
+    pub fn join_of_program(program: &Program, first: &Machine, test: &str, name: &str) -> Machine {
         let place = format!("127.0.0.1:{}", first.etcd_port.expect("it has an etcd"));
         let mut machine = Machine::new(test, name, "");
+        machine.program = program.clone();
         let mut words = machine.words();
         let port = row_of_ports().to_string();
         words.extend(["--join".to_owned(), place, "--etcd-port".to_owned(), port]);
@@ -213,6 +250,7 @@ impl Machine {
             etcd_port: None,
             zone: zone.to_owned(),
             more: Vec::new(),
+            program: Program::under_test(),
             copy_program: None,
             environment: Vec::new(),
             place: None,
@@ -296,10 +334,25 @@ impl Machine {
 
     /// Starts a node again that has been there, and does not wait for it.
     pub fn start_again(&mut self) {
-        let mut command = command(&["up", "--dir", &self.directory.to_string_lossy()]);
+        let mut command = self.command(&["up", "--dir", &self.directory.to_string_lossy()]);
         command.envs(self.copy_program.iter().map(|program| ("DUNLIN_COPY_PROGRAM", program)));
         command.envs(self.environment.iter().cloned()).stdout(Stdio::null()).stderr(Stdio::null());
         self.node = Some(self.there(|| command.spawn().expect("it starts")));
+    }
+
+    /// Ends the node by SIGTERM and starts it again with another program. The copies go on, each
+    /// with its program, until they are started again.
+    pub fn replace_program(&mut self, program: &Program) {
+        signal(self.process_id(), "TERM").expect("the node runs");
+        eventually("the node ends", || self.has_ended());
+        self.program = program.clone();
+        let words = ["up".to_owned(), "--dir".to_owned(), self.path("")];
+        assert!(self.start_with(&words), "machine {} does not start again", self.name);
+    }
+
+    /// `dunlin cluster` of its program with arguments.
+    fn command(&self, words: &[&str]) -> Command {
+        command_of(&self.program, words)
     }
 
     /// The process of its node, if it was not killed.
@@ -320,7 +373,7 @@ impl Machine {
 
     pub fn start_with(&mut self, words: &[String]) -> bool {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let mut command = command(&words);
+        let mut command = self.command(&words);
         command.envs(self.copy_program.iter().map(|program| ("DUNLIN_COPY_PROGRAM", program)));
         command.envs(self.environment.iter().cloned()).stdout(Stdio::piped());
         let mut child = self.there(|| command.spawn().expect("it starts"));
@@ -334,7 +387,7 @@ impl Machine {
     /// what it said.
     pub fn try_with(&self, words: &[String]) -> (bool, String) {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        run(&words)
+        output_of(self.command(&words))
     }
 
     /// The process of the node.
@@ -365,7 +418,7 @@ impl Machine {
     /// What a command for this node printed, and whether it succeeded.
     pub fn ask(&self, words: &[&str]) -> (bool, String) {
         let node = format!("127.0.0.1:{}", self.admin_port);
-        self.there(|| run(&[words, &["--node", &node]].concat()))
+        self.there(|| output_of(self.command(&[words, &["--node", &node]].concat())))
     }
 
     /// Creates a database of three shards with so many replicas each, and returns its port.
