@@ -91,7 +91,7 @@ pub(crate) static TIER: [Row; 42] = [
         .unit(Ratio),
 ];
 
-pub(crate) static STATS: [Row; 76] = [
+pub(crate) static STATS: [Row; 79] = [
     counter(
         "total_connections_received",
         "connections_received_total",
