@@ -4,7 +4,7 @@
 //! Calls block, each until one deadline for all that it does, so they belong on a thread of their
 //! own, never on a reactor. A client has two connections: one for calls, one for the watch, whose
 //! answer never ends. Whatever goes wrong is [`Failure::Away`], and the next call goes to the next
-//! endpoint.
+//! endpoint. Only a read that etcd gives up because another of its servers leads now is repeated.
 //!
 //! Why the gateway and not gRPC: the calls are six, [`client::http`] has all that they need, and
 //! gRPC would bring tonic, prost and generated code. Every etcd has the gateway switched on by
@@ -33,11 +33,21 @@ use cluster::coordinator::{
 };
 use http::{Connection, Response};
 use serde_json::{Value, json};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use watch::Watch;
 
 /// gRPC's code for something that does not exist: here a lease.
 const NOT_FOUND: i64 = 5;
+
+/// gRPC's code for something that may be tried again.
+const UNAVAILABLE: i64 = 14;
+
+/// What a server says of a read that was under way when another server began to lead. It knows that
+/// one, so the next attempt finds it. Of a change it does not say so.
+const LEADER_CHANGED: &str = "leader changed";
+
+/// Between the attempts at such a read.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// gRPC's code for a revision that is compacted or not there yet.
 const OUT_OF_RANGE: i64 = 11;
@@ -107,7 +117,7 @@ impl Client {
         let requests: Vec<Value> = std::iter::once(json!({ "request_range": count }))
             .chain(names.iter().map(part))
             .collect();
-        let reply = self.ask("/v3/kv/txn", &json!({ "success": requests }))?;
+        let reply = self.look("/v3/kv/txn", &json!({ "success": requests }))?;
         let mut answers = list(&reply["responses"]).iter().map(|it| &it["response_range"]);
         let known = |answer: &Value| number_or_zero(&answer["count"]);
         let total = answers.next().map_or(0, known);
@@ -140,8 +150,31 @@ impl Client {
 
     /// Makes a call as the user, who logs in if need be.
     fn call(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
-        let had_token = self.token.is_some();
+        self.call_until(path, body, self.deadline())
+    }
+
+    /// Makes a call that changes nothing, again where the leader has changed meanwhile, as etcd's
+    /// own client does.
+    fn read(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
         let deadline = self.deadline();
+        loop {
+            let response = self.call_until(path, body, deadline)?;
+            let has_changed = response.code() == UNAVAILABLE
+                && response.body["message"].as_str().is_some_and(|it| it.contains(LEADER_CHANGED));
+            if !has_changed || Instant::now() + PAUSE >= deadline {
+                return Ok(response);
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn call_until(
+        &mut self,
+        path: &str,
+        body: &Value,
+        deadline: Instant,
+    ) -> Result<Response, Failure> {
+        let had_token = self.token.is_some();
         self.log_in(deadline)?;
         let response = self.post(path, body, deadline)?;
         if !self.access.is_token_refused(&response) {
@@ -190,6 +223,17 @@ impl Client {
     /// Makes a call that has no errors but that etcd is away.
     fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
         let response = self.call(path, body)?;
+        self.taken(response)
+    }
+
+    /// The same for a call that changes nothing.
+    fn look(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let response = self.read(path, body)?;
+        self.taken(response)
+    }
+
+    /// Returns what an answer says, unless it is an error.
+    fn taken(&mut self, response: Response) -> Result<Value, Failure> {
         match response.is_ok() {
             true => Ok(response.body),
             false => Err(self.refusal(&response)),
@@ -214,7 +258,7 @@ impl Coordinator for Client {
         if let Some(revision) = at {
             body["revision"] = json!(revision.to_string());
         }
-        let response = self.call("/v3/kv/range", &body)?;
+        let response = self.read("/v3/kv/range", &body)?;
         if !response.is_ok() {
             let is_compacted = response.code() == OUT_OF_RANGE;
             let failure = self.refusal(&response);
@@ -310,7 +354,7 @@ impl Coordinator for Client {
     }
 
     fn members(&mut self) -> Result<Vec<Member>, Failure> {
-        let reply = self.ask("/v3/cluster/member/list", &json!({}))?;
+        let reply = self.look("/v3/cluster/member/list", &json!({}))?;
         let member = |member: &Value| Member {
             name: member["name"].as_str().unwrap_or_default().to_owned(),
             client_urls: list(&member["clientURLs"])
@@ -322,7 +366,7 @@ impl Coordinator for Client {
     }
 
     fn health(&mut self) -> Result<Health, Failure> {
-        let reply = self.ask("/v3/maintenance/status", &json!({}))?;
+        let reply = self.look("/v3/maintenance/status", &json!({}))?;
         Ok(Health {
             version: reply["version"].as_str().unwrap_or_default().to_owned(),
             has_leader: number_or_zero(&reply["leader"]) != 0,

@@ -37,7 +37,7 @@ impl Client {
     /// # Errors
     /// etcd is away.
     pub fn peers(&mut self) -> Result<Vec<Peer>, Failure> {
-        let reply = self.ask("/v3/cluster/member/list", &json!({}))?;
+        let reply = self.look("/v3/cluster/member/list", &json!({}))?;
         Ok(list(&reply["members"]).iter().map(peer).collect())
     }
 
@@ -79,7 +79,7 @@ impl Client {
     /// # Errors
     /// etcd is away.
     pub fn size(&mut self) -> Result<Size, Failure> {
-        let reply = self.ask("/v3/maintenance/status", &json!({}))?;
+        let reply = self.look("/v3/maintenance/status", &json!({}))?;
         let bytes = number(&reply["dbSize"])?;
         Ok(Size { bytes, used_bytes: number_or_zero(&reply["dbSizeInUse"]) })
     }

@@ -2,6 +2,7 @@
 
 mod access;
 mod copies;
+mod leader;
 mod many;
 mod process;
 
