@@ -68,3 +68,10 @@ fn a_change_and_another_refusal_are_not_repeated() {
     assert!(why.contains("no space"), "{why}");
     assert_eq!(requests.try_iter().count(), 2);
 }
+
+#[test]
+fn a_read_is_given_up_when_its_time_is_over() {
+    let (mut client, requests) = server(vec![CHANGED; 1000], Moment::from_millis(100));
+    assert!(matches!(client.range("/a/", None), Err(Failure::Away(_))));
+    assert!(requests.try_iter().count() <= 6, "it rests between the attempts");
+}
