@@ -146,12 +146,7 @@ impl Way {
         let port = port.ok_or_else(|| {
             format!("node {} has not announced its port for other nodes yet", copy.id)
         })?;
-        Ok(Way::by_bus_at(&copy.address.host, port))
-    }
-
-    /// To a bus port.
-    pub fn by_bus_at(host: &str, port: u16) -> Way {
-        Way { host: host.to_owned(), port, of: Some(Certificates::Bus) }
+        Ok(Way { host: copy.address.host.clone(), port, of: Some(Certificates::Bus) })
     }
 
     /// To a port of clients. `is_encrypted`: they speak TLS.
