@@ -161,6 +161,9 @@ pub struct CopyReport {
     /// Why it has no port for other copies although its machine gives it one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bus_error: String,
+    /// Which port of another copy it does not reach although its links use it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path_error: String,
 }
 
 /// What copies say is wrong with them. A text is empty if nothing is.
@@ -172,6 +175,8 @@ pub struct Trouble {
     pub link: String,
     /// Why it announces no port for other copies.
     pub bus: String,
+    /// Which port of another copy it does not reach although its links use it.
+    pub path: String,
 }
 
 /// The trouble of each copy that has some.

@@ -566,6 +566,33 @@ fn a_copy_announces_nothing_that_its_links_do_not_reach() {
     work(&all, "let in");
 }
 
+#[test]
+fn a_path_that_is_closed_later_is_named() {
+    let trio = Trio::start("closed-later");
+    let [first, second, third] = &trio.copies;
+    work(&[first, second, third], "before");
+    let names = |copy: &Copy, closed: &Copy| {
+        copy.says(&format!("cluster_bus_unreached:127.0.0.1:{}\r\n", closed.bus.port()))
+    };
+    first.bus.lead_to(0);
+    eventually("the others name it", || names(second, first) && names(third, first));
+    // It reaches the others itself, and all go on announcing.
+    assert!(!first.says("cluster_bus_unreached"));
+    all_say(&trio.copies, "cluster_bus_announced:1\r\n");
+    // Links that are made now go nowhere, and not by the port of clients.
+    let before = first.plain.connections();
+    ok(&mut third.server.node_client(), "CLIENT KILL TYPE master SKIPME no");
+    eventually("the replica has no link", || third.says("master_link_status:down\r\n"));
+    first.bus.lead_to(first.bus_port);
+    eventually("all is well again", || {
+        !trio.copies.iter().any(|copy| copy.says("cluster_bus_unreached"))
+            && third.says("master_link_status:up\r\n")
+    });
+    work(&[first, second, third], "after");
+    assert_eq!(first.plain.connections(), before, "a link went by the port of clients");
+    assert_unseen(&[first, second, third]);
+}
+
 /// What a server answers a client with TLS: the text of a bulk reply, or a line. `is_node`: of this
 /// node itself.
 fn by_tls(authority: &Authority, port: u16, is_node: bool, request: &str) -> String {

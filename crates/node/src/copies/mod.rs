@@ -291,7 +291,7 @@ impl Copies {
     /// Returns what there is to say of each. `troubles` are what copies say themselves.
     pub fn reports(&self, troubles: &Troubles) -> Vec<CopyReport> {
         let report = |(id, copy): (&Id, &Copy)| {
-            let Trouble { disk, link, bus } = troubles.get(id).cloned().unwrap_or_default();
+            let Trouble { disk, link, bus, path } = troubles.get(id).cloned().unwrap_or_default();
             CopyReport {
                 copy: *id,
                 database: copy.database.clone(),
@@ -306,6 +306,7 @@ impl Copies {
                 note: copy.note.text.clone(),
                 disk_error: disk,
                 link_error: link,
+                path_error: path,
                 bus_error: if copy.bus_error.is_empty() { bus } else { copy.bus_error.clone() },
             }
         };

@@ -57,6 +57,7 @@ impl Probe {
             log!(Notice, "Cluster: the ports that other nodes have for each other are reached");
             copy.reached_all();
             state.doors = None;
+            self.engine.membership.set_unreached(String::new());
             return;
         }
         let is_due = doors.is_some() && !state.is_running;
@@ -129,7 +130,7 @@ fn first_unreached(
 ///
 /// # Errors
 /// It does not answer, or not to a server with these certificates.
-fn reach(engine: &Engine, door: &Door) -> io::Result<()> {
+pub(super) fn reach(engine: &Engine, door: &Door) -> io::Result<()> {
     let end = Instant::now() + TIMEOUT;
     let deadline = Some(end);
     let rules = tls::outgoing(&engine.config, Certificates::Bus).map_err(io::Error::other)?;
