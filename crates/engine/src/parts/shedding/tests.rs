@@ -7,7 +7,7 @@ use structs::flags::FlagWord;
 
 /// A thread whose turns, processor time and buffers are what a test says.
 struct Bench {
-    config: Config,
+    config: Arc<Config>,
     word: Arc<FlagWord>,
     shedding: Shedding,
     time: &'static ManualTime,
