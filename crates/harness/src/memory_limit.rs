@@ -4,7 +4,8 @@
 use crate::environment::skipped;
 use crate::server::Program;
 use crate::wait::eventually;
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -60,10 +61,13 @@ impl MemoryGroup {
             if fs::create_dir(&path).is_err() {
                 continue;
             }
-            let group = MemoryGroup { path, events };
-            if fs::write(group.path.join(limit), bytes.to_string()).is_ok() {
-                return Some(group);
+            // In a folder that is no group the file is not there.
+            let file = OpenOptions::new().write(true).open(path.join(limit));
+            let set = file.and_then(|mut file| file.write_all(bytes.to_string().as_bytes()));
+            if set.is_ok() {
+                return Some(MemoryGroup { path, events });
             }
+            fs::remove_dir(&path).expect("nothing is in it");
         }
         skipped("no control group with a limit of memory can be made here");
         None

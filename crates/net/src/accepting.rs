@@ -15,6 +15,9 @@ use std::time::Duration;
 const FAILURE_REST: Duration = Duration::from_millis(100);
 /// The same while descriptors wait to be closed, which takes a few turns.
 const CLOSING_REST: Duration = Duration::from_millis(1);
+/// So long no connection is accepted because of descriptors that wait. The thread that has them may be
+/// busy for longer.
+const CLOSING_PATIENCE: Duration = Duration::from_millis(100);
 
 impl<H: Handler> Reactor<H> {
     /// The kernel has taken all requests of the last turn: what they named may go.
@@ -58,7 +61,7 @@ impl<H: Handler> Reactor<H> {
         let count = if self.core.leaving.is_empty() { accepts } else { accepts.div_ceil(2) };
         for _ in 0..count {
             let room = self.net.room(self.core.thread as usize, !self.core.dead.is_empty());
-            if room == Room::Soon {
+            if self.is_to_wait(room) {
                 return self.rest(listener.key, CLOSING_REST);
             }
             match sys::accept(listener.raw_fd()) {
@@ -70,10 +73,19 @@ impl<H: Handler> Reactor<H> {
                     errno => return self.accepting_failed(listener.key, errno),
                 },
             }
-            if room == Room::None {
+            if room != Room::Free {
                 return;
             }
         }
+    }
+
+    /// Returns whether connections wait until descriptors are closed.
+    fn is_to_wait(&mut self, room: Room) -> bool {
+        if room == Room::Free {
+            self.full_since = None;
+        }
+        let now = self.core.now;
+        room == Room::Soon && now - *self.full_since.get_or_insert(now) < CLOSING_PATIENCE
     }
 
     /// Takes a new connection to its thread.

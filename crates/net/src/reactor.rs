@@ -60,6 +60,8 @@ pub struct Reactor<H: Handler> {
     /// Listeners that cannot accept now, and when to try again.
     pub(super) resting: Vec<u32>,
     pub(super) rested_at: Option<Instant>,
+    /// Since when there is no room for another connection.
+    pub(super) full_since: Option<Instant>,
     /// TLS connections before the end of their handshakes, oldest first.
     handshakes: std::collections::VecDeque<(Token, Instant)>,
     next_tick: Instant,
@@ -109,6 +111,7 @@ impl<H: Handler> Reactor<H> {
             retired: Vec::new(),
             resting: Vec::new(),
             rested_at: None,
+            full_since: None,
             handshakes: std::collections::VecDeque::new(),
             next_tick: Instant::now(),
             fruitless: 0,

@@ -133,8 +133,13 @@ impl Daemon {
     }
 
     fn check_name(&self) -> Result<(), Wrong> {
-        if self.site.problems.iter().any(|problem| problem.contains(sealed::NO_KEY)) {
+        let has = |text: &str| self.site.problems.iter().any(|problem| problem.contains(text));
+        if has(sealed::NO_KEY) {
             return Err(Wrong(sealed::NO_KEY.into()));
+        }
+        // One value may be damaged. A node that can read none would end all copies of its pod.
+        if has(sealed::OTHER_KEY) && self.site.databases.is_empty() {
+            return Err(Wrong(sealed::OTHER_KEY.into()));
         }
         let other = self.site.machines.get(&self.name);
         match other.filter(|known| known.spec.value.id != self.machine.id) {

@@ -44,6 +44,10 @@ impl std::fmt::Display for Unsealable {
 pub const NO_KEY: &str = "a password is sealed with the cluster's key, which this machine does not have: start its \
     node with --token-file and the file tls/join-token of another machine";
 
+/// Text of the reason for a machine whose file is another cluster's.
+pub const OTHER_KEY: &str = "a password is sealed with the key of another cluster than this machine's: start its node \
+    with --token-file and the token, or the secret, that the other machines have";
+
 /// The key.
 struct Key(LessSafeKey);
 
@@ -67,7 +71,7 @@ impl Key {
     }
 
     fn open(&self, sealed: &str) -> Result<String, Unsealable> {
-        let wrong = || Unsealable("a password was sealed with the key of another cluster");
+        let wrong = || Unsealable(OTHER_KEY);
         let mut bytes = STANDARD_NO_PAD.decode(sealed).map_err(|_| wrong())?;
         let (nonce, text) = bytes.split_at_mut_checked(NONCE_LEN).ok_or_else(wrong)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| wrong())?;

@@ -174,7 +174,8 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     let all = engine.clients.all();
     let count = |bit: u64| all.iter().filter(|client| client.flags() & bit != 0).count();
-    line(out, "connected_clients", all.len() - count(flag::REPLICA));
+    let connected = engine.clients.count();
+    line(out, "connected_clients", connected.saturating_sub(count(flag::REPLICA)));
     line(out, "cluster_connections", 0);
     line(out, "maxclients", engine.config.maxclients());
     line(out, "client_recent_max_input_buffer", engine.stats.largest_query.get());

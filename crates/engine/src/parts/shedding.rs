@@ -22,7 +22,8 @@ use structs::sync::{read, write};
 
 /// How long turns are added up before they are judged.
 const WINDOW: Duration = Duration::from_millis(10);
-/// How long processor time is added up before it is judged. One long command is no overload.
+/// How long processor time is added up before it is judged. A thread that takes too much in one such
+/// window is not overloaded yet: one long command is no overload.
 const CPU_WINDOW: Duration = Duration::from_millis(100);
 /// After a pause of this length what was before it says nothing.
 const STALE: Duration = Duration::from_millis(200);
@@ -211,6 +212,8 @@ pub struct Turns {
     turns: Cell<u64>,
     /// When the window of processor time began, and what the thread had taken then.
     cpu_window: Cell<Option<(Ticks, Duration)>>,
+    /// The window of processor time before was above the limit.
+    was_cpu_above: Cell<bool>,
     is_overloaded: Cell<bool>,
     /// By [`Overload`].
     causes: Cell<[bool; 3]>,
@@ -241,6 +244,7 @@ impl Turns {
             let is_over = self.is_over(shedding, Overload::QueuedBytes, queued_bytes);
             self.judge(shedding, [false, false, is_over]);
             self.cpu_window.set(None);
+            self.was_cpu_above.set(false);
             self.open_window(now);
         }
     }
@@ -312,7 +316,9 @@ impl Turns {
         self.cpu_window.set(Some((now, taken)));
         let (Some((_, before)), Some(passed)) = (window, passed) else { return false };
         let taken = taken.saturating_sub(before).as_nanos() as u64;
-        self.is_over(shedding, Overload::Cpu, || taken.saturating_mul(100) / passed)
+        let is_above = self.is_over(shedding, Overload::Cpu, || taken.saturating_mul(100) / passed);
+        let was_above = self.was_cpu_above.replace(is_above);
+        is_above && (was_above || self.causes.get()[Overload::Cpu as usize])
     }
 
     fn open_window(&self, now: Ticks) {

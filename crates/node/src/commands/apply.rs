@@ -55,20 +55,26 @@ pub fn apply(options: &ApplyOptions) -> Result<(), Wrong> {
     let wanted = read(&text, folder)?;
     let deadline = Instant::now() + Duration::from_secs(options.wait);
     for one in &wanted {
-        while let Err(why) = apply_one(one, &options.change) {
-            if !why.may_pass || Instant::now() >= deadline {
-                return Err(why.wrong);
-            }
-            eprintln!("Waiting: {}", why.wrong);
-            std::thread::sleep(AGAIN);
-        }
+        patiently(deadline, || apply_one(one, &options.change))?;
     }
-    for known in databases(&options.change.place).map_err(|why| why.wrong)? {
+    for known in patiently(deadline, || databases(&options.change.place))? {
         if !wanted.iter().any(|one| one.name == known.name) {
             eprintln!("Database '{}' is not in the file; it stays as it is", known.name);
         }
     }
     Ok(())
+}
+
+/// Does something again until it is done, or time does not mend why it is not.
+fn patiently<T>(deadline: Instant, act: impl Fn() -> Result<T, Delay>) -> Result<T, Wrong> {
+    loop {
+        match act() {
+            Ok(done) => return Ok(done),
+            Err(why) if !why.may_pass || Instant::now() >= deadline => return Err(why.wrong),
+            Err(why) => eprintln!("Waiting: {}", why.wrong),
+        }
+        std::thread::sleep(AGAIN);
+    }
 }
 
 /// Why something was not applied.

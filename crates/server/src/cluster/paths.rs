@@ -23,8 +23,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// So often in a row a copy does not answer before it counts as not reached: it may have ended, and
-/// have its lease for another moment.
-const FAILURES: u32 = 2;
+/// have its lease for another moment, or a long command keeps the thread that would answer.
+const FAILURES: u32 = 5;
 
 /// See the head of this file.
 pub(super) struct Paths {
@@ -99,53 +99,73 @@ fn run(engine: &Engine, shared: &Mutex<State>) {
     }
 }
 
-/// Which copy is asked next, and which one did not answer.
+/// Which copy is asked next, and which ones did not answer.
 #[derive(Default)]
 struct Round {
     asked: usize,
-    /// The copy, and how often in a row it did not.
-    failing: Option<(Door, u32)>,
+    /// These copies, and how often in a row each did not.
+    failing: Vec<(Door, u32)>,
+    /// The last one that was asked was one of these.
+    has_asked_failing: bool,
+    /// A copy is named as not reached.
+    is_said: bool,
 }
 
 impl Round {
-    /// Returns the copy that did not answer, as long as it is there, or the next one.
+    /// Returns one that did not answer and the next of all in turns.
     fn next(&mut self, doors: &[Door]) -> Door {
-        match &self.failing {
-            Some((door, _)) if doors.contains(door) => door.clone(),
-            _ => {
-                self.asked += 1;
-                doors[self.asked % doors.len()].clone()
-            }
+        self.failing.retain(|(door, _)| doors.contains(door));
+        self.has_asked_failing = !self.has_asked_failing && !self.failing.is_empty();
+        if self.has_asked_failing {
+            self.failing.rotate_left(1);
+            return self.failing[0].0.clone();
         }
+        self.asked += 1;
+        doors[self.asked % doors.len()].clone()
     }
 
     /// Notes what came of asking a copy. Returns how long to wait.
     fn note(&mut self, engine: &Engine, door: Door, answer: io::Result<()>) -> Duration {
-        let Err(why) = answer else {
-            self.forget(engine);
-            return PAUSE;
-        };
-        let before = self.failing.take().filter(|(failing, _)| *failing == door);
-        let failures = before.map_or(1, |(_, failures)| failures.saturating_add(1));
-        if failures == FAILURES {
-            let place = format!("{}:{}", door.host, door.port);
-            log!(
-                Warning,
-                "Cluster: the port that node {} has for other nodes, {place}, is not reached any \
-                 more ({why}), and links to it go by that port alone: let this machine reach it",
-                door.copy
-            );
-            engine.membership.set_unreached(place);
+        let known = self.failing.iter().position(|(failing, _)| *failing == door);
+        let before = known.map_or(0, |at| self.failing.swap_remove(at).1);
+        if let Err(why) = answer {
+            let failures = before.saturating_add(1);
+            if failures == FAILURES {
+                log!(
+                    Warning,
+                    "Cluster: the port that node {} has for other nodes, {}:{}, is not reached \
+                     any more ({why}), and links to it go by that port alone: let this machine \
+                     reach it",
+                    door.copy,
+                    door.host,
+                    door.port
+                );
+            }
+            self.failing.push((door, failures));
         }
-        self.failing = Some((door, failures));
-        PAUSE_AFTER_FAILURE
+        self.say(engine);
+        if self.failing.is_empty() { PAUSE } else { PAUSE_AFTER_FAILURE }
     }
 
-    /// The copy that did not answer does so again, or is not to be asked any more.
-    fn forget(&mut self, engine: &Engine) {
-        if self.failing.take().is_some_and(|(_, failures)| failures >= FAILURES) {
-            log!(Notice, "Cluster: the ports that other nodes have for each other are reached");
-            engine.membership.set_unreached(String::new());
+    /// Names a copy that is not reached, as long as there is one.
+    fn say(&mut self, engine: &Engine) {
+        let lost = self.failing.iter().find(|(_, failures)| *failures >= FAILURES);
+        match lost {
+            Some((Door { host, port, .. }, _)) => {
+                engine.membership.set_unreached(format!("{host}:{port}"));
+                self.is_said = true;
+            }
+            None if std::mem::take(&mut self.is_said) => {
+                log!(Notice, "Cluster: the ports that other nodes have for each other are reached");
+                engine.membership.set_unreached(String::new());
+            }
+            None => {}
         }
+    }
+
+    /// No copy is to be asked any more.
+    fn forget(&mut self, engine: &Engine) {
+        self.failing.clear();
+        self.say(engine);
     }
 }

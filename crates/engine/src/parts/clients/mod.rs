@@ -325,6 +325,8 @@ impl Client {
 pub struct Clients {
     next_id: AtomicU64,
     by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+    /// Those of them whose connection is gone: see [`Clients::leave`].
+    unconnected: AtomicUsize,
 }
 
 impl Clients {
@@ -332,7 +334,7 @@ impl Clients {
     /// they begin at a random multiple of 2^32, below 2^53.
     pub fn of_node() -> Clients {
         let first = structs::hashing::os_random() >> 43 << 32;
-        Clients { next_id: AtomicU64::new(first), by_id: Mutex::default() }
+        Clients { next_id: AtomicU64::new(first), ..Clients::default() }
     }
 
     fn map(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
@@ -342,7 +344,7 @@ impl Clients {
     /// Adds a client, unless there are `most` already; `make` gets its number.
     pub fn add(&self, most: usize, make: impl FnOnce(u64) -> Client) -> Option<Arc<Client>> {
         let mut clients = self.map();
-        if clients.len() >= most {
+        if self.connected(&clients) >= most {
             return None;
         }
         let id = self.next_id.fetch_add(1, Relaxed) + 1;
@@ -353,15 +355,30 @@ impl Clients {
 
     /// Removes a client.
     pub fn remove(&self, id: u64) {
-        self.map().remove(&id);
+        self.forget(&mut self.map(), id);
+    }
+
+    fn forget(&self, clients: &mut BTreeMap<u64, Arc<Client>>, id: u64) {
+        let client = clients.remove(&id);
+        if client.is_some_and(|client| client.is_unconnected.load(SeqCst)) {
+            self.unconnected.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Returns how many have a connection.
+    fn connected(&self, clients: &BTreeMap<u64, Arc<Client>>) -> usize {
+        clients.len() - self.unconnected.load(SeqCst)
     }
 
     /// Removes a client whose connection is gone. If it has [unfinished](Clients::keep) commands
     /// the end of the last one removes it.
     pub(crate) fn leave(&self, client: &Client) {
+        let mut clients = self.map();
         client.is_unconnected.store(true, SeqCst);
         if client.unfinished.load(SeqCst) == 0 {
-            self.remove(client.id);
+            clients.remove(&client.id);
+        } else if clients.contains_key(&client.id) {
+            self.unconnected.fetch_add(1, SeqCst);
         }
     }
 
@@ -391,9 +408,9 @@ impl Clients {
         self.map().values().cloned().collect()
     }
 
-    /// How many there are.
+    /// How many have a connection.
     pub fn count(&self) -> usize {
-        self.map().len()
+        self.connected(&self.map())
     }
 }
 
@@ -406,9 +423,10 @@ pub(crate) struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // Either this sees that the connection is gone, or `leave` sees that no command is left.
+        let mut clients = self.clients.map();
         let is_last = self.client.unfinished.fetch_sub(1, SeqCst) == 1;
         if is_last && self.client.is_unconnected.load(SeqCst) {
-            self.clients.remove(self.client.id);
+            self.clients.forget(&mut clients, self.client.id);
         }
     }
 }
@@ -428,7 +446,8 @@ mod tests {
         clients.leave(&hangs_up);
         let [first, last] = commands;
         drop(first);
-        assert_eq!(clients.count(), 2);
+        assert_eq!((clients.count(), clients.all().len()), (1, 2), "one has a connection");
+        assert!(clients.add(1, client).is_none() && clients.get(hangs_up.id).is_some());
         drop(last);
         assert!(clients.get(hangs_up.id).is_none());
         assert!(clients.get(stays.id).is_some());
