@@ -13,8 +13,9 @@ use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a healthy server takes to answer.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a healthy server takes to answer all that it is asked. The image's own limit
+/// (`deploy/image/build`) is longer, so that the check can say what is wrong.
+const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The longest answer that is looked at.
 const MAX_ANSWER: usize = 4096;
@@ -38,7 +39,7 @@ pub fn check(is_server: bool) -> ExitCode {
     let address = socket.map_or_else(tcp, |path| Address::Unix(path.into()));
     // A password that cannot be read is one that the server has not got either.
     let password = environment::password(&variable).ok().flatten();
-    match find_trouble(&address, password) {
+    match find_trouble(&address, password, Instant::now() + PATIENCE) {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(why)) => {
             eprintln!("dunlin: {address}: {why}");
@@ -51,14 +52,18 @@ pub fn check(is_server: bool) -> ExitCode {
     }
 }
 
-/// Returns why a server is not ready.
-fn find_trouble(address: &Address, password: Option<OsString>) -> io::Result<Option<String>> {
+/// Returns why a server is not ready. All its answers have to be there at the deadline.
+fn find_trouble(
+    address: &Address,
+    password: Option<OsString>,
+    deadline: Instant,
+) -> io::Result<Option<String>> {
     let mut tls = None;
-    let mut answer = ask(address, None, PING, 1)?;
+    let mut answer = ask(address, None, (PING, 1), deadline)?;
     if answer.first() == Some(&TLS_ALERT) {
         let options = TlsOptions { insecure: true, ..TlsOptions::default() };
         let rules = tls.insert(options.client("localhost").map_err(io::Error::other)?);
-        answer = match ask(address, Some(&*rules), PING, 1) {
+        answer = match ask(address, Some(&*rules), (PING, 1), deadline) {
             Err(error) if lacks_certificate(&error) => {
                 println!(
                     "dunlin: {address} wants a certificate of its clients, so whether the server \
@@ -72,7 +77,7 @@ fn find_trouble(address: &Address, password: Option<OsString>) -> io::Result<Opt
     }
     if answer.starts_with(b"HTTP/") {
         // An admin port, which knows more than the server's own.
-        answer = ask(address, tls.as_ref(), READY, 1)?;
+        answer = ask(address, tls.as_ref(), (READY, 1), deadline)?;
     } else if answer.starts_with(b"-NOAUTH")
         && let Some(password) = password
     {
@@ -80,7 +85,7 @@ fn find_trouble(address: &Address, password: Option<OsString>) -> io::Result<Opt
         let mut request = Vec::new();
         resp::bulk::push_request(&mut request, &[&b"AUTH"[..], password.as_encoded_bytes()][..]);
         request.extend_from_slice(PING);
-        answer = ask(address, tls.as_ref(), &request, 2)?;
+        answer = ask(address, tls.as_ref(), (&request[..], 2), deadline)?;
         // The second line is that of PING.
         let end = answer.iter().position(|byte| *byte == b'\n').map_or(answer.len(), |at| at + 1);
         answer.drain(..end);
@@ -93,10 +98,9 @@ fn find_trouble(address: &Address, password: Option<OsString>) -> io::Result<Opt
 fn ask(
     address: &Address,
     tls: Option<&TlsClient>,
-    request: &[u8],
-    lines: usize,
+    (request, lines): (&[u8], usize),
+    deadline: Instant,
 ) -> io::Result<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
     let connector = Connector { tls, ..Connector::plain(Patience::Until(deadline)) };
     let mut client = connector.open(address)?;
     client.queue_raw(request);
@@ -173,8 +177,28 @@ mod tests {
                     stream.read_exact(&mut request).unwrap();
                     parts.iter().for_each(|part| stream.write_all(part.as_bytes()).unwrap());
                 });
-                assert_eq!(ask(&address, None, PING, lines).unwrap(), expected);
+                let deadline = Instant::now() + PATIENCE;
+                assert_eq!(ask(&address, None, (PING, lines), deadline).unwrap(), expected);
             });
         }
+    }
+
+    #[test]
+    fn all_connections_have_one_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::tcp("127.0.0.1", listener.local_addr().unwrap().port());
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            // The second connection is not accepted, so it gets no answer.
+            scope.spawn(|| {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.read_exact(&mut [0; 6]).unwrap();
+                stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").unwrap();
+            });
+            let deadline = begun + Duration::from_millis(500);
+            let error = find_trouble(&address, None, deadline).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+        });
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     }
 }

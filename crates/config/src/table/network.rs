@@ -81,9 +81,10 @@ pub(super) const OPTIONS: &[Spec] = &[
     ),
     int(
         "shed-cpu-percent",
-        (0, 100),
+        (0, 95),
         "0",
-        "per cent of a core that a thread takes, above which it is overloaded; 0 is no limit",
+        "per cent of a core that a thread takes, above which it is overloaded; at most 95; 0 is no \
+         limit",
     ),
     memory(
         "shed-queued-bytes",

@@ -15,9 +15,21 @@ function readPast() {
   try {
     const kept = JSON.parse(localStorage.getItem(PAST) || "[]");
     if (!Array.isArray(kept)) return [];
-    return kept.filter((line) => typeof line === "string" && !secret.test(line));
+    const lines = kept.filter((line) => typeof line === "string" && !secret.test(line));
+    // One with a password may have been kept by a version that did not know it as such.
+    if (lines.length < kept.length) keep(lines);
+    return lines;
   } catch {
     return [];
+  }
+}
+
+/** @param {string[]} lines */
+function keep(lines) {
+  try {
+    localStorage.setItem(PAST, JSON.stringify(lines));
+  } catch {
+    /* they are kept for this page */
   }
 }
 
@@ -28,11 +40,7 @@ function remember(line) {
   if (secret.test(line)) return;
   if (past[past.length - 1] !== line) past.push(line);
   past.splice(0, past.length - MAX_PAST);
-  try {
-    localStorage.setItem(PAST, JSON.stringify(past));
-  } catch {
-    /* it is kept for this page */
-  }
+  keep(past);
 }
 
 const output = h("div", { class: "terminal", role: "log", tabindex: "0", "aria-label": "Replies" });

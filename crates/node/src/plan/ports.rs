@@ -1,8 +1,9 @@
 //! The ports of copies: which are free on a host, and which a new database cannot have.
 //!
 //! A copy takes that of its clients, the one with TLS, and the one for other copies. The last is
-//! left out if a database has it for its clients: all nodes pass that on, so the copy is started
-//! without (`copies`). Such databases come from a release that had no ports for other copies.
+//! left out if a database has it for its clients, which all nodes pass on, or if a node or an etcd
+//! of the host has it: the copy is started without (`copies`). Such databases come from a release
+//! that had no ports for other copies, or are older than the machine.
 
 use crate::settings::{Settings, Wrong};
 use crate::site::{Machine, Site};
@@ -12,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Ports {
     /// The ports of all databases.
     of_databases: BTreeSet<u16>,
+    /// The ports of nodes and their etcds, by host.
+    of_nodes: BTreeMap<String, BTreeSet<u16>>,
     /// The ports that cannot be given to a copy, by host.
     used: BTreeMap<String, BTreeSet<u16>>,
 }
@@ -20,10 +23,11 @@ impl Ports {
     /// Returns those of a site.
     pub(super) fn of(site: &Site) -> Ports {
         let of_databases = site.databases.values().map(|at| at.value.settings.port).collect();
-        let mut ports = Ports { of_databases, used: BTreeMap::new() };
+        let mut of_nodes = BTreeMap::<String, BTreeSet<u16>>::new();
         for machine in site.machines.values().map(|known| &known.spec.value) {
-            ports.of_host(&machine.host).extend(machine.own_ports());
+            of_nodes.entry(machine.host.clone()).or_default().extend(machine.own_ports());
         }
+        let mut ports = Ports { of_databases, used: of_nodes.clone(), of_nodes };
         for placed in site.databases.values().flat_map(|at| &at.value.copies) {
             ports.of_host(&placed.host).insert(placed.port);
             if let Some(known) = site.machines.get(&placed.machine) {
@@ -46,7 +50,7 @@ impl Ports {
         let is_used = |port: u16| used.is_some_and(|used| used.contains(&port));
         let is_free = |&port: &u16| {
             let bus = bus_port(machine, port);
-            let lacks_bus = bus.is_some_and(|bus| self.is_of_database(machine, bus));
+            let lacks_bus = bus.is_some_and(|bus| self.is_no_bus(machine, bus));
             // Clients expect a copy at the database's own port. At others it has a bus.
             let is_bus_free = if lacks_bus { port == wanted } else { !bus.is_some_and(is_used) };
             is_bus_free && !ports_of_clients(machine, port).any(is_used)
@@ -61,8 +65,14 @@ impl Ports {
 
     /// Notes what a copy has.
     fn use_of_copy(&mut self, host: &str, machine: &Machine, port: u16) {
-        let bus = bus_port(machine, port).filter(|&bus| !self.is_of_database(machine, bus));
+        let bus = bus_port(machine, port).filter(|&bus| !self.is_no_bus(machine, bus));
         self.of_host(host).extend(ports_of_clients(machine, port).chain(bus));
+    }
+
+    /// Returns whether a copy on a machine is started without this port for other copies.
+    fn is_no_bus(&self, machine: &Machine, bus: u16) -> bool {
+        let of_nodes = self.of_nodes.get(&machine.host);
+        of_nodes.is_some_and(|own| own.contains(&bus)) || self.is_of_database(machine, bus)
     }
 
     /// Returns whether it is a port of clients of a database, which nodes pass on.

@@ -172,6 +172,35 @@ fn a_copy_takes_no_port_of_an_etcd() {
 }
 
 #[test]
+fn a_copy_keeps_its_databases_port_beside_an_etcd() {
+    let (before, _) = with_database(Stage::Ready);
+    let etcd = vec![22_000, 22_001];
+    // Its own machine has the etcd, or another one on the same host.
+    for (own, near) in [(etcd.clone(), Vec::new()), (Vec::new(), etcd)] {
+        let mut site = before.clone();
+        for (name, etcd_ports) in [("new", own), ("near", near)] {
+            let mut known = site.machines["a"].clone();
+            let machine = &mut known.spec.value;
+            machine.host = "10.9.9.9".into();
+            (machine.bus_port_offset, machine.etcd_ports) = (10_000, etcd_ports);
+            site.machines.insert(name.into(), known);
+        }
+        let port = |site: &Site, shard| {
+            let database = &site.databases["d"].value;
+            place_on(site, database, shard, "new").expect("there is room").port
+        };
+        // Clients find the copy there; it has no port for others.
+        assert_eq!(port(&site, 0), 12_000);
+        // A further one takes a port that leaves it one.
+        let placed = &mut site.databases.get_mut("d").expect("it is there").value.copies[0];
+        (placed.machine, placed.host) = ("new".into(), "10.9.9.9".into());
+        placed.port = 12_000;
+        let other = (placed.shard + 1) % 3;
+        assert_eq!(port(&site, other), 12_002);
+    }
+}
+
+#[test]
 fn databases_of_before_whose_ports_meet_keep_their_own() {
     let (mut site, _) = with_database(Stage::Ready);
     let before = site.databases["d"].clone();
