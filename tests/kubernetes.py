@@ -323,9 +323,45 @@ def nodes_tls():
     tokens = lambda *more: [it for it in named(template(f"{CHART}/ci/etcd.yaml", *more), "StatefulSet", "t-dunlin")[
         "spec"]["template"]["spec"]["containers"][0]["args"] if it.startswith("--token-file")]
     if tokens() != ["--token-file=/etc/dunlin/secret/token"] or tokens(
-            "--set", "nodes.extraArgs[0]=--token-file=/mine") != ["--token-file=/mine"]:
+            "--set", "nodes.extraArgs[0]=--token-file=/mine,nodes.tls.enabled=false") != ["--token-file=/mine"]:
         fail("with an etcd of the user's nodes have not one token")
+    tokens_of_the_user(tokens)
     passed("the nodes' port with TLS: certificates for its names, and probes, jobs and Prometheus that know them")
+
+
+def tokens_of_the_user(tokens):
+    """A token by an argument or a variable: the chart gives no other one, and jobs check what nodes show."""
+    argument, variable = "nodes.extraArgs[0]=--token-file=/mine", "extraEnv[0].name=DUNLIN_JOIN_TOKEN"
+    given = f"{variable},extraEnv[0].value=x"
+    by_key = lambda name: f"{variable},extraEnv[0].valueFrom.secretKeyRef.name={name},extraEnv[0].valueFrom.secretKeyRef.key=token"
+    of_secret, chart = "--token-file=/etc/dunlin/secret/token", ["--token-file=/etc/dunlin/secret/token"]
+    plain, own = "nodes.tls.enabled=false", "nodes.tls.existingSecret=x"
+    # etcd.yaml has existingSecret: mine.
+    for values, wanted in [
+        (f"{argument},{plain}", ["--token-file=/mine"]), (f"{argument},{own}", ["--token-file=/mine"]),
+        (f"nodes.extraArgs={{--token-file,/mine}},{own}", ["--token-file"]),
+        (f"nodes.extraArgs[0]={of_secret}", chart), ("nodes.extraArgs={--token-file,/etc/dunlin/secret/token}", ["--token-file"]),
+        (f"{given},{plain}", []), (f"{given},{own}", []), (by_key("mine"), []), (f"{by_key('other')},{own}", []),
+        (f"{given},nodes.extraArgs[0]={of_secret}", chart), (f"{variable},extraEnv[0].value=", chart),
+        # Nodes with an etcd of their own have always had the argument, which counts before the variable.
+        (f"{given},etcd.endpoints=null,etcd.user=,etcd.tlsSecret=", chart),
+        (f"nodes.extraArgs[0]=--etcd-plain,{plain}", [*chart]), (f"nodes.extraArgs[0]=--etcd-plain,{own}", [*chart]),
+    ]:
+        if tokens("--set", values) != wanted:
+            fail(f"{values}: nodes get {tokens('--set', values)}")
+    with_key = ["existingSecret names", "nodes.tls.existingSecret"]
+    for values, wanted in [
+        (argument, ["nodes.extraArgs: --token-file=/mine", *with_key]),
+        ("nodes.extraArgs={--token-file,/mine}", ["nodes.extraArgs: --token-file /mine", *with_key]),
+        (f"{argument},{given}", ["nodes.extraArgs: --token-file=/mine", *with_key]),
+        (given, ["extraEnv: DUNLIN_JOIN_TOKEN", *with_key]), (by_key("other"), ["extraEnv: DUNLIN_JOIN_TOKEN", *with_key]),
+        ("nodes.extraArgs[0]=--etcd-plain", ["--etcd-plain", "nodes.tls.enabled: false", "nodes.tls.existingSecret"]),
+    ]:
+        words = ["template", "t", CHART, "--kube-version", f"{VERSION}.0", "-f", f"{CHART}/ci/etcd.yaml", "--set", values]
+        done = run(f"{CACHE}/helm", *words, check=False)
+        if done.returncode == 0 or not all(part in done.stderr for part in wanted):
+            fail(f"{values}: {done.stderr}")
+    passed("a token of the user's has no other one beside it, and nodes do not show what jobs cannot check")
 
 
 def networks():
