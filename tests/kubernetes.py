@@ -17,6 +17,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import yaml
 
@@ -118,6 +119,7 @@ def render():
     containers_and_claims()
     secrets()
     nodes_tls()
+    surges()
     networks()
     buses()
     notes()
@@ -323,9 +325,152 @@ def nodes_tls():
     tokens = lambda *more: [it for it in named(template(f"{CHART}/ci/etcd.yaml", *more), "StatefulSet", "t-dunlin")[
         "spec"]["template"]["spec"]["containers"][0]["args"] if it.startswith("--token-file")]
     if tokens() != ["--token-file=/etc/dunlin/secret/token"] or tokens(
-            "--set", "nodes.extraArgs[0]=--token-file=/mine") != ["--token-file=/mine"]:
+            "--set", "nodes.extraArgs[0]=--token-file=/mine,nodes.tls.enabled=false") != ["--token-file=/mine"]:
         fail("with an etcd of the user's nodes have not one token")
+    tokens_of_the_user(tokens)
     passed("the nodes' port with TLS: certificates for its names, and probes, jobs and Prometheus that know them")
+
+
+def tokens_of_the_user(tokens):
+    """A token by an argument or a variable: the chart gives no other one, and jobs check what nodes show."""
+    argument, variable = "nodes.extraArgs[0]=--token-file=/mine", "extraEnv[0].name=DUNLIN_JOIN_TOKEN"
+    given = f"{variable},extraEnv[0].value=x"
+    by_key = lambda name: f"{variable},extraEnv[0].valueFrom.secretKeyRef.name={name},extraEnv[0].valueFrom.secretKeyRef.key=token"
+    of_secret, chart = "--token-file=/etc/dunlin/secret/token", ["--token-file=/etc/dunlin/secret/token"]
+    plain, own = "nodes.tls.enabled=false", "nodes.tls.existingSecret=x"
+    # etcd.yaml has existingSecret: mine.
+    for values, wanted in [
+        (f"{argument},{plain}", ["--token-file=/mine"]), (f"{argument},{own}", ["--token-file=/mine"]),
+        (f"nodes.extraArgs={{--token-file,/mine}},{own}", ["--token-file"]),
+        (f"nodes.extraArgs[0]={of_secret}", chart), ("nodes.extraArgs={--token-file,/etc/dunlin/secret/token}", ["--token-file"]),
+        (f"{given},{plain}", []), (f"{given},{own}", []), (by_key("mine"), []), (f"{by_key('other')},{own}", []),
+        (f"{given},nodes.extraArgs[0]={of_secret}", chart), (f"{variable},extraEnv[0].value=", chart),
+        # Nodes with an etcd of their own have always had the argument, which counts before the variable.
+        (f"{given},etcd.endpoints=null,etcd.user=,etcd.tlsSecret=", chart),
+        (f"nodes.extraArgs[0]=--etcd-plain,{plain}", [*chart]), (f"nodes.extraArgs[0]=--etcd-plain,{own}", [*chart]),
+    ]:
+        if tokens("--set", values) != wanted:
+            fail(f"{values}: nodes get {tokens('--set', values)}")
+    with_key = ["existingSecret names", "nodes.tls.existingSecret"]
+    for values, wanted in [
+        (argument, ["nodes.extraArgs: --token-file=/mine", *with_key]),
+        ("nodes.extraArgs={--token-file,/mine}", ["nodes.extraArgs: --token-file /mine", *with_key]),
+        (f"{argument},{given}", ["nodes.extraArgs: --token-file=/mine", *with_key]),
+        (given, ["extraEnv: DUNLIN_JOIN_TOKEN", *with_key]), (by_key("other"), ["extraEnv: DUNLIN_JOIN_TOKEN", *with_key]),
+        ("nodes.extraArgs[0]=--etcd-plain", ["--etcd-plain", "nodes.tls.enabled: false", "nodes.tls.existingSecret"]),
+    ]:
+        words = ["template", "t", CHART, "--kube-version", f"{VERSION}.0", "-f", f"{CHART}/ci/etcd.yaml", "--set", values]
+        done = run(f"{CACHE}/helm", *words, check=False)
+        if done.returncode == 0 or not all(part in done.stderr for part in wanted):
+            fail(f"{values}: {done.stderr}")
+    passed("a token of the user's has no other one beside it, and nodes do not show what jobs cannot check")
+
+
+class Released:
+    """What Helm's `lookup` asks of an API server: objects of a release, by kind and name."""
+
+    PLACES = {"ConfigMap": ("/api/v1", "configmaps"), "StatefulSet": ("/apis/apps/v1", "statefulsets")}
+
+    def __init__(self, documents):
+        pages = {}
+        for place in ("/api/v1", "/apis/apps/v1"):
+            kinds = [{"name": plural, "kind": kind, "namespaced": True, "verbs": ["get", "list"]}
+                     for kind, (there, plural) in self.PLACES.items() if there == place]
+            more = ["Secret", "PersistentVolumeClaim"] if place == "/api/v1" else []
+            kinds += [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": True, "verbs": ["get"]} for kind in more]
+            group = place.removeprefix("/apis/").removeprefix("/api/")
+            pages[place] = {"kind": "APIResourceList", "groupVersion": group, "resources": kinds}
+        for document in documents:
+            if document["kind"] in self.PLACES:
+                place, plural = self.PLACES[document["kind"]]
+                pages[f"{place}/namespaces/{NAMESPACE}/{plural}/{document['metadata']['name']}"] = document
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                page = pages.get(self.path.split("?")[0])
+                missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}
+                self.send_response(200 if page else 404)
+                self.send_header("Content-Type", "application/json")
+                self.end_headers()
+                self.wfile.write(json.dumps(page or missing).encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def upgrade(self, file, *more):
+        """Renders the upgrade of this release."""
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:
+            yaml.safe_dump({
+                "apiVersion": "v1", "kind": "Config", "current-context": "test",
+                "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{self.server.server_port}"}}],
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": ""}}]}, config)
+            config.flush()
+            words = ["template", "t", CHART, "--namespace", NAMESPACE, "--kube-version", f"{VERSION}.0", "-f", file, *more]
+            return run(f"{CACHE}/helm", *words, "--is-upgrade", "--dry-run=server", "--kubeconfig", config.name, check=False)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def surges():
+    """Copies for a roll: for databases whose replicas the values name, before and after the upgrade."""
+    file, named_by = f"{CHART}/ci/cluster.yaml", "databases.lone.replicas=0"
+    before = Released(template(file, "--set", named_by))
+    done = before.upgrade(file, "--set", f"nodes.surge=true,{named_by},databases.sessions.replicas=2")
+    if done.returncode:
+        fail(done.stderr)
+    documents = [it for it in yaml.safe_load_all(done.stdout) if it]
+    said = run(f"{CACHE}/venv/bin/kubernetes-validate", "-k", VERSION, "--strict", "--quiet", "--no-warn", "-",
+               input=done.stdout, check=False)
+    if said.returncode:
+        fail(f"{said.stdout}{said.stderr}")
+    spec = named(documents, "Job", "t-dunlin-surge")["spec"]["template"]["spec"]
+    asked = [it["args"][2:4] for it in [*spec["initContainers"], *spec["containers"]]]
+    if asked != [["cache", "--replicas=2"], ["lone", "--replicas=1"], ["sessions", "--replicas=2"]]:
+        fail(f"surge asks for {asked}")
+    # The account is there before the job that waits, which alone has it, and goes with it; databases come then.
+    order, policies = {}, {}
+    for it in documents:
+        annotations = it["metadata"].get("annotations", {})
+        if it["metadata"]["name"] == "t-dunlin-rolled" or it["metadata"]["name"] == "t-dunlin-databases" and it["kind"] == "Job":
+            key = (it["kind"], it["metadata"]["name"].removeprefix("t-dunlin-"))
+            order[key] = int(annotations.get("helm.sh/hook-weight", "0"))
+            policies[key] = annotations["helm.sh/hook-delete-policy"]
+            if "post-upgrade" not in annotations["helm.sh/hook"]:
+                fail(f"{key} is made at {annotations['helm.sh/hook']}")
+    objects = [(kind, "rolled") for kind in ("ServiceAccount", "Role", "RoleBinding")]
+    if len(order) != 5 or not (max(order[it] for it in objects) < order["Job", "rolled"] < order["Job", "databases"]):
+        fail(f"the weights are {order}")
+    if {policies[it] for it in [*objects, ("Job", "rolled")]} != {"before-hook-creation,hook-succeeded"}:
+        fail(f"what is left is {policies}")
+    holders = [name for name, pod in pods_of(documents).items() if pod["spec"].get("automountServiceAccountToken") is not False]
+    if holders != ["t-dunlin-rolled"] or pods_of(documents)[holders[0]]["spec"]["serviceAccountName"] != "t-dunlin-rolled":
+        fail(f"a token of the API server is in {holders}")
+    # One that the values leave out is not raised, nor a new one.
+    with open(file) as text, tempfile.NamedTemporaryFile("w", suffix=".yaml") as out:
+        databases = {"cache": yaml.safe_load(text)["databases"]["cache"], "new": {"memory": "1gb", "port": 15000}}
+        yaml.safe_dump({"databases": databases}, out)
+        out.flush()
+        done = before.upgrade(out.name, "--set", "nodes.surge=true")
+    if done.returncode or re.findall(r"--request-id=surge-(\w+)-", done.stdout) != ["cache"]:
+        fail(f"copies are added by {done.stdout}{done.stderr}")
+    if "-surge" in before.upgrade(file).stdout or "-rolled" in before.upgrade(file).stdout:
+        fail("without nodes.surge copies are added")
+    for values, wanted in [("nodes.tls.enabled=false", "this upgrade changes nodes.tls"), ("nodes.count=4", "give databases.lone.replicas")]:
+        done = before.upgrade(file, "--set", f"nodes.surge=true,{values}")
+        if done.returncode == 0 or wanted not in done.stderr:
+            fail(f"surge with {values}: {done.stderr}")
+    before.close()
+    before = Released(template(file))
+    done = before.upgrade(file, "--set", f"nodes.surge=true,{named_by}")
+    if done.returncode == 0 or "the release that runs does not say databases.lone.replicas" not in done.stderr:
+        fail(f"replicas that are not known are raised: {done.stderr}")
+    before.close()
+    passed("with nodes.surge databases get the copies that the values name and one more, and one job waits for the roll")
 
 
 def networks():

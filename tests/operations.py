@@ -299,6 +299,10 @@ class Test:
             fail(f"copies in step: {looks}")
         if sorted(map(len, self.copies())) != [2, 2, 2]:
             fail(f"the copies are on {self.copies()}")
+        left = [it["metadata"]["name"] for kind in ("serviceaccounts", "roles", "rolebindings", "jobs")
+                for it in self.cluster.get(kind)["items"] if it["metadata"]["name"].endswith("-rolled")]
+        if left:
+            fail(f"what waited for the roll is left: {left}")
         self.options["nodes.surge"] = "false"
         passed(f"nodes.surge: in {len(looks)} looks no shard had fewer copies in step than before the roll")
 

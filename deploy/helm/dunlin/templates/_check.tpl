@@ -36,6 +36,15 @@
 {{- fail (printf "%s is for mode: %s. The mode %s has %s in its place" $name (ternary "server" "cluster" (eq $.Values.mode "cluster")) $.Values.mode $instead) -}}
 {{- end -}}
 {{- end -}}
+{{- if and (eq .Values.mode "cluster") (eq (include "dunlin.nodesTls" .) "token") -}}
+{{- $own := include "dunlin.ownToken" . | fromYaml -}}
+{{- if and $own (not $own.isSecrets) -}}
+{{- fail (printf "%s: nodes would have certificates of that token, and the chart's jobs check them with another one. Put that token into the secret that existingSecret names, as `token`, and take it away here; or give nodes a certificate of yours with nodes.tls.existingSecret" $own.from) -}}
+{{- end -}}
+{{- if has "--etcd-plain" .Values.nodes.extraArgs -}}
+{{- fail "nodes.extraArgs: with --etcd-plain there is no authority for the certificates of nodes, and they do not start. Set nodes.tls.enabled: false, or give nodes a certificate of yours with nodes.tls.existingSecret" -}}
+{{- end -}}
+{{- end -}}
 {{- $bus := int .Values.nodes.busPortOffset -}}
 {{- /* With the default nodes choose another port, or do without: what is there goes on. */ -}}
 {{- if and (eq .Values.mode "cluster") (gt $bus 0) (ne $bus 10000) -}}

@@ -95,6 +95,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if .Values.nodes.tls.enabled -}}{{ ternary "token" "own" (empty .Values.nodes.tls.existingSecret) }}{{- end -}}
 {{- end -}}
 
+{{/* Where nodes have their token from by the user's arguments or environment, and whether it is the secret's all the same. Nothing: the
+chart gives it to them. An argument counts before the variable; nodes with an etcd of their own have always had the argument. */}}
+{{- define "dunlin.ownToken" -}}
+{{- $file := regexFind "(^| )--token-file[= ][^ ]+" (join " " .Values.nodes.extraArgs) | trim -}}
+{{- if $file -}}
+{{- dict "from" (printf "nodes.extraArgs: %s" $file) "isSecrets" (regexMatch "[= ]/etc/dunlin/secret/token$" $file) | toYaml -}}
+{{- else if ne (include "dunlin.ownEtcd" .) "true" -}}
+{{- $secret := include "dunlin.secret" . -}}
+{{- $own := dict -}}
+{{- range .Values.extraEnv -}}
+{{- if and (eq .name "DUNLIN_JOIN_TOKEN") (or .value .valueFrom) -}}
+{{- $key := .valueFrom | default dict | dig "secretKeyRef" dict -}}
+{{- $own = dict "from" "extraEnv: DUNLIN_JOIN_TOKEN" "isSecrets" (and (eq (toString $key.name) $secret) (eq (toString $key.key) "token")) -}}
+{{- end -}}
+{{- end -}}
+{{- if $own }}{{ toYaml $own }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The arguments of `dunlin cluster` in a job that name the node and what its certificate must come from. */}}
 {{- define "dunlin.nodeArguments" -}}
 - {{ printf "--node=%s" (include "dunlin.node" .) | quote }}
