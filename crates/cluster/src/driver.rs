@@ -65,6 +65,10 @@ impl<C: Coordinator> Driver<C> {
     /// Does what is due at the coordinator. Returns what the host has to do. `clock` is asked
     /// before and after each call. `decided` sees the copy before a transaction is sent that may
     /// end its leadership.
+    ///
+    /// A transaction is not sent when a call of the same turn has failed. It rests on what was read
+    /// on a connection that has ended; a coordinator that was started again with older files
+    /// meanwhile may have other values at the same revisions.
     pub fn turn(
         &mut self,
         clock: &impl Fn() -> Moment,
@@ -76,11 +80,13 @@ impl<C: Coordinator> Driver<C> {
         if actions.iter().any(|action| matches!(action, Action::Commit(_))) {
             decided(&self.copy);
         }
+        let mut has_failed = false;
         for action in actions {
             let sent = clock();
             match action {
                 Action::Lease(call) => {
                     let reply = self.coordinator.lease(call);
+                    has_failed = reply.is_err();
                     self.take(clock, Call::Lease, reply, |copy, now, reply| {
                         copy.lease_replied(now, sent, reply);
                     });
@@ -93,6 +99,7 @@ impl<C: Coordinator> Driver<C> {
                         copy.read(now, sent, view);
                     }),
                 },
+                Action::Commit(_) if has_failed => self.copy().failed(clock(), Call::Commit),
                 Action::Commit(transaction) => {
                     let outcome = self.coordinator.commit(&transaction);
                     self.take(clock, Call::Commit, outcome, |copy, now, outcome| {

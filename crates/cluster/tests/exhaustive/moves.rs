@@ -188,7 +188,8 @@ enum Event {
     Promote(usize),
     Crash(usize),
     Break(usize),
-    /// The target gives a copy up that its source was about to hand over.
+    /// The target gives a copy up that its source was about to hand over, because FLUSHALL or
+    /// another source waits.
     GiveUp(usize),
 }
 
@@ -292,16 +293,30 @@ impl State {
         self.leads(at) && !waits && self.known(at).is_some_and(owns)
     }
 
-    /// The attempt that a node can begin, if its target expects it.
+    /// The attempt that a node can begin. While the source of a copy is about to hand the slot over,
+    /// its target takes no other connection.
     fn connectable(&self, at: usize) -> Option<(Id, Attempt)> {
+        let prepared = |to: usize| self.nodes[to].import.is_some_and(|import| import.is_prepared);
+        self.attemptable(at).filter(|(_, attempt)| !prepared(target_of(attempt)))
+    }
+
+    /// Whether a source waits until a target has given a copy up.
+    fn is_awaited(&self, to: usize) -> bool {
+        let targets = (0..self.nodes.len()).filter_map(|at| self.attemptable(at));
+        targets.map(|(_, attempt)| target_of(&attempt)).any(|target| target == to)
+    }
+
+    /// The attempt that a node begins if its target expects it.
+    fn attemptable(&self, at: usize) -> Option<(Id, Attempt)> {
         let view = self.known(at).filter(|_| self.nodes[at].work.is_none())?;
         let job = moves::tasks(view, id(at)).find(|job| job.phase() == MovePhase::Copying)?;
         let (job, attempt) = moves::copying(view, id(at), job.id)?;
         let to = target_of(&attempt);
         let expects = |view: &View| {
             let topology = &view.topology.value;
+            let is_copied = |it: &Move| it.id == job.id && it.phase() == MovePhase::Copying;
             topology.dropped_by(job.to, &job.slots).is_none()
-                && topology.moves.iter().any(|it| it.id == job.id)
+                && topology.moves.iter().any(is_copied)
         };
         let is_expected = self.leads(to) && self.known(to).is_some_and(expects);
         is_expected.then_some((job.id, attempt))
@@ -338,9 +353,15 @@ impl State {
 
     fn events_of(&self, at: usize, node: &Node, events: &mut Vec<Event>) {
         let left = &self.left;
-        let is_old = |view: &View| view.topology.revision < self.truth.view.topology.revision;
-        let is_holder = self.truth.view.topology.value.shards[shard_of(at)].holder.id == id(at);
+        let holder = |view: &View| view.topology.value.shards[shard_of(at)].holder.id;
+        let is_holder = holder(&self.truth.view) == id(at);
+        // What a replica knows changes nothing as long as it is one.
+        let is_old = |view: &View| {
+            let is_late = view.topology.revision < self.truth.view.topology.revision;
+            is_late && (is_holder || holder(view) == id(at))
+        };
         let has_prepared = node.import.is_some_and(|import| import.is_prepared);
+        let may_give_up = || left.give_ups > 0 || self.is_awaited(at);
         for (may_be, event) in [
             (self.known(at).is_none_or(is_old), Event::Refresh(at)),
             (left.writes > 0 && self.answers(at), Event::Write(at)),
@@ -348,7 +369,7 @@ impl State {
             (self.clearable(at).is_some(), Event::Clear(at)),
             (left.promotions > 0 && !is_holder, Event::Promote(at)),
             (left.crashes > 0 && is_holder && node.view.is_some(), Event::Crash(at)),
-            (left.give_ups > 0 && has_prepared && self.leads(at), Event::GiveUp(at)),
+            (has_prepared && self.leads(at) && may_give_up(), Event::GiveUp(at)),
         ] {
             if may_be {
                 events.push(event);
@@ -446,7 +467,9 @@ impl State {
     }
 
     fn give_up(&mut self, at: usize) {
-        self.left.give_ups -= 1;
+        if !self.is_awaited(at) {
+            self.left.give_ups -= 1;
+        }
         let Some(Import { job, .. }) = self.nodes[at].import else { return };
         if let Some(given_up) = moves::give_up(&self.truth.view, id(at), job) {
             self.commit(&given_up);

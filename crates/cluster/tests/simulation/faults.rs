@@ -113,6 +113,8 @@ impl World {
             if !server.is_synced {
                 let lost = self.rng.index(server.log.len() + 1);
                 server.on_disk = server.on_disk.max(server.log.len() - lost).min(server.log.len());
+                let shard = server.shard;
+                self.note_lost_memory(shard);
             }
         }
     }

@@ -23,6 +23,7 @@ mod moving;
 mod restarts;
 mod rollbacks;
 mod server;
+mod turns;
 mod world;
 
 use world::World;

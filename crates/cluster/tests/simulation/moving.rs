@@ -20,7 +20,7 @@ use cluster::change::moves::{self, Attempt};
 use cluster::coordinator::{Change, Coordinator, Failure, Outcome, Revision, Transaction};
 use cluster::id::{Epoch, Id, Incarnation};
 use cluster::slots::Slots;
-use cluster::topology::{Address, Holder, MovePhase, Replica, Shard, Topology};
+use cluster::topology::{Address, Holder, Move, MovePhase, Replica, Shard, Topology};
 use cluster::view::{Keys, View};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use structs::random::Rng;
@@ -112,8 +112,8 @@ struct Node {
     is_new: bool,
     work: Vec<Work>,
     imports: Vec<Import>,
-    /// FLUSHALL waits for a decision.
-    flush_waits: bool,
+    /// FLUSHALL, or another connection for a copy, waits for a decision.
+    is_awaited: bool,
 }
 
 /// What is on its way to the coordinator, or back.
@@ -169,7 +169,7 @@ impl World {
             is_new: false,
             work: Vec::new(),
             imports: Vec::new(),
-            flush_waits: false,
+            is_awaited: false,
         };
         let nodes: Vec<Node> = (0..SHARDS * COPIES).map(node).collect();
         let replica = |node: &Node| Replica {
@@ -437,9 +437,16 @@ impl World {
             let topology = &view.topology.value;
             // Keys of these slots that are being dropped would go together with the copy.
             let drops = topology.dropped_by(job.to, &job.slots).is_some();
-            !drops && topology.moves.iter().any(|it| it.id == job.id)
+            let is_copied = |it: &Move| it.id == job.id && it.phase() == MovePhase::Copying;
+            !drops && topology.moves.iter().any(is_copied)
         };
         if !self.leads(to) || !self.nodes[to].view.as_ref().is_some_and(expects) {
+            return;
+        }
+        // Its source may be about to hand the slots over, and be another one than this.
+        let is_same = |import: &Import| import.job == job.id && import.is_prepared;
+        if self.nodes[to].imports.iter().any(is_same) {
+            self.nodes[to].is_awaited = true;
             return;
         }
         let number = self.draw();
@@ -605,10 +612,10 @@ impl World {
         let (id, shard) = (node.id, node.shard);
         let waits = node.work.iter().any(Work::waits);
         if waits || node.imports.iter().any(|import| import.is_prepared) {
-            node.flush_waits = true;
+            node.is_awaited = true;
             return;
         }
-        node.flush_waits = false;
+        node.is_awaited = false;
         self.counts.flushes += 1;
         node.imports.clear();
         node.work.clear();
@@ -618,9 +625,10 @@ impl World {
         self.confirmed.retain(|(slot, _), _| !own.contains(*slot));
     }
 
-    /// FLUSHALL waits for a source that does not decide: the target gives the copy up.
+    /// FLUSHALL, or another source, waits for one that does not decide: the target gives the copy
+    /// up.
     fn give_up(&mut self, at: usize) {
-        if !self.leads(at) || !self.nodes[at].flush_waits {
+        if !self.leads(at) || !self.nodes[at].is_awaited {
             return;
         }
         let prepared = self.nodes[at].imports.iter().find(|import| import.is_prepared);
@@ -700,7 +708,7 @@ impl World {
         node.is_new = true;
         node.work.clear();
         node.imports.clear();
-        node.flush_waits = false;
+        node.is_awaited = false;
     }
 
     /// Faults stop, and jobs end.

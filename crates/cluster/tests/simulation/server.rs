@@ -63,6 +63,8 @@ pub(crate) struct Server {
     led_since: Moment,
     heard: BTreeMap<Id, Moment>,
     pub(crate) confirmed: usize,
+    /// Its connection to the coordinator has not ended since the last call.
+    pub(crate) has_connection: bool,
     /// The calls to the coordinator that are not answered.
     pub(crate) calls: BTreeMap<u64, Moment>,
 }
@@ -97,6 +99,7 @@ impl Server {
             led_since: Moment::ZERO,
             heard: BTreeMap::new(),
             confirmed: 0,
+            has_connection: true,
             calls: BTreeMap::new(),
         }
     }

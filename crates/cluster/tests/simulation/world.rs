@@ -221,6 +221,7 @@ impl World {
         self.counts.rollbacks += 1;
         self.trace.push(format!("{:?} etcd is rolled back", self.now));
         self.queue.retain(|_, event| !matches!(event, Event::Request { .. }));
+        self.servers.iter_mut().for_each(|server| server.has_connection = false);
         let view = self.view_of(self.database);
         if before.is_none_or(|before| before.topology != view.topology) {
             self.is_rolled_back.fill(true);
@@ -240,9 +241,12 @@ impl World {
         let server = &mut self.servers[at];
         let clock = server.clock(self.now);
         let facts = server.facts(clock);
+        let mut has_called = false;
         for action in server.machine.step(clock, &facts) {
+            has_called |= matches!(action, Action::Lease(_) | Action::Read | Action::Commit(_));
             self.act(at, clock, action);
         }
+        self.servers[at].has_connection |= has_called;
         self.stream(at);
     }
 
@@ -288,6 +292,12 @@ impl World {
             Request::Commit(_) => Call::Commit,
         };
         let clock = self.servers[at].clock(self.now);
+        // The connection has ended with the coordinator of before. A server finds that out by its
+        // next call, and makes no other in the same turn (`Driver::turn`). So it reads again before
+        // it sends a transaction.
+        if !self.servers[at].has_connection {
+            return self.servers[at].machine.failed(clock, kind);
+        }
         self.servers[at].calls.insert(number, clock);
         let run = self.servers[at].run;
         let reply = Err(kind);

@@ -168,8 +168,10 @@ fn import(cx: &mut Cx<'_>, published: &Published, args: Args<'_>) -> Outcome {
     if topology.dropped_by(job.to, &job.slots).is_some() {
         return Err(Error::text("TRYAGAIN This node still drops what it had of these slots"));
     }
-    cx.begin_import(job.id, job.slots.clone());
-    Ok(())
+    match cx.begin_import(job.id, job.slots.clone()) {
+        true => Ok(()),
+        false => Err(Error::text("TRYAGAIN Another server is about to hand these slots over")),
+    }
 }
 
 fn cancel(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {

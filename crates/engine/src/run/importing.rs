@@ -103,10 +103,14 @@ impl Engine {
 
 impl Cx<'_> {
     /// Makes the session one that brings a copy of these slots for this job. What is in them is
-    /// dropped; then it gets `+OK`.
-    pub fn begin_import(&mut self, job: Id, slots: Slots) {
+    /// dropped; then it gets `+OK`. Returns false if another one has brought its copy, and waits for
+    /// the decision.
+    #[must_use]
+    pub fn begin_import(&mut self, job: Id, slots: Slots) -> bool {
         let engine = self.engine;
-        let number = engine.membership.moves.begin_import(job, slots.clone());
+        let Some(number) = engine.membership.moves.begin_import(job, slots.clone()) else {
+            return false;
+        };
         self.session.set_import(Some(number));
         // The view may have changed since the request was looked at.
         let newest = engine.membership.newest();
@@ -132,6 +136,7 @@ impl Cx<'_> {
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
         };
         engine.background.run(Box::new(job));
+        true
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn now_s() -> u64 {
     engine::clock::now_s().max(0).unsigned_abs()
 }
 
-/// For how long the source of a copy may be about to hand its slots over while FLUSHALL waits.
+/// For how long the source of a copy may be about to hand its slots over while FLUSHALL, or another
+/// source, waits.
 const DECISION: Duration = Duration::from_secs(2);
 
 /// Reads the newest view. `None`: the coordinator is away.
@@ -100,8 +101,9 @@ impl Mover {
         }
     }
 
-    /// FLUSHALL waits for the decision about a copy, and its source does not make it: it has died,
-    /// perhaps, and has no replica. A transaction makes sure that it never will for this copy.
+    /// FLUSHALL, or the next primary of its source, waits for the decision about a copy, and the
+    /// source does not make it: it has died, perhaps. A transaction makes sure that it never will
+    /// for this copy.
     fn give_up(&self, view: &View, job: Id) {
         let mut client = (self.connect)();
         let Some(view) = read(&mut client, &self.keys, view) else { return };
@@ -110,7 +112,7 @@ impl Mover {
         if let Ok(Outcome::Done(_)) = client.commit(&transaction) {
             log!(
                 Notice,
-                "Cluster: the copy for the move {job} is given up: all keys are to be deleted"
+                "Cluster: the copy for the move {job} is given up: its source does not decide"
             );
             self.engine.end_import(job);
         }

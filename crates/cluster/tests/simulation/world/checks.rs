@@ -100,6 +100,20 @@ impl World {
         text
     }
 
+    /// A process has ended that had not all on its disk. What was confirmed by memory, and is in
+    /// no copy's memory and on no copy's disk any more, is gone whichever copy is elected: as many
+    /// processes have ended as confirm a write, before others had it. Then a copy that went on and
+    /// never had it leads rightly as soon as all have said what they have. A server promises the
+    /// same, unless `commit-quorum-fsync` is on.
+    pub(crate) fn note_lost_memory(&mut self, shard: usize) {
+        let mut kept: BTreeSet<u64> = BTreeSet::new();
+        for server in self.copies(shard) {
+            let len = if server.is_up { server.log.len() } else { server.on_disk };
+            kept.extend(server.log[..len].iter().map(|&(_, number)| number));
+        }
+        self.confirmed[shard].retain(|number| kept.contains(number));
+    }
+
     /// Each confirmed write is in the data of the primary that the coordinator names.
     pub(super) fn check_confirmed(&self, shard: usize, when: &str) {
         let Some((epoch, holder)) = self.seen.1[shard] else { return };

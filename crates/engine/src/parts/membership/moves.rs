@@ -89,8 +89,9 @@ pub struct Moves {
     imports: Mutex<Vec<Import>>,
     last_import: AtomicU64,
     has_prepared: AtomicBool,
-    /// A command that deletes all keys waits until no source is about to hand slots over.
-    flush_waits: AtomicBool,
+    /// A command that deletes all keys, or another connection for a copy, waits until no source is
+    /// about to hand slots over.
+    is_awaited: AtomicBool,
 }
 
 impl Moves {
@@ -231,14 +232,19 @@ impl Moves {
     }
 
     /// A connection brings a copy of these slots from now on, and no other one for this job.
-    /// Returns its number.
-    pub fn begin_import(&self, job: Id, slots: Slots) -> u64 {
-        let number = self.last_import.fetch_add(1, SeqCst) + 1;
+    /// Returns its number. `None`: the source of another one is about to hand the slots over. It
+    /// may be another server than the one that connects, which was deposed and does not know it.
+    pub fn begin_import(&self, job: Id, slots: Slots) -> Option<u64> {
         let mut imports = lock(&self.imports);
+        if imports.iter().any(|import| import.job == job && import.prepared.is_some()) {
+            self.await_decision();
+            return None;
+        }
+        let number = self.last_import.fetch_add(1, SeqCst) + 1;
         imports.retain(|import| import.job != job);
         imports.push(Import { job, number, slots, is_whole: false, prepared: None });
         self.note_prepared(&imports);
-        number
+        Some(number)
     }
 
     /// The source of a copy asks whether what it has sent is here, at this second since 1970: all
@@ -278,20 +284,20 @@ impl Moves {
     fn note_prepared(&self, imports: &[Import]) {
         let is_any = imports.iter().any(|import| import.prepared.is_some());
         if !is_any {
-            self.flush_waits.store(false, SeqCst);
+            self.is_awaited.store(false, SeqCst);
         }
         self.has_prepared.store(is_any, SeqCst);
     }
 
-    /// Notes that a command which deletes all keys waits for a source's decision.
-    pub(crate) fn note_flush(&self) {
-        self.flush_waits.store(true, SeqCst);
+    /// Notes that something waits for a source's decision.
+    pub(crate) fn await_decision(&self) {
+        self.is_awaited.store(true, SeqCst);
     }
 
     /// Returns the jobs whose source has been about to hand its slots over for longer than this, if
-    /// a command that deletes all keys waits for that.
+    /// anything waits for that.
     pub fn undecided(&self, clock: &Clock, longer: Duration) -> Vec<Id> {
-        if !self.flush_waits.load(Relaxed) {
+        if !self.is_awaited.load(Relaxed) {
             return Vec::new();
         }
         let imports = lock(&self.imports);
@@ -325,6 +331,12 @@ impl Moves {
         imports.retain(|import| !is_over(import.job));
         self.note_prepared(&imports);
     }
+
+    /// The same without those whose source is about to hand the slots over: they bring nothing more,
+    /// and keep others from dropping what they have brought.
+    pub(crate) fn end_unprepared(&self, is_over: impl Fn(Id) -> bool) {
+        lock(&self.imports).retain(|import| import.prepared.is_some() || !is_over(import.job));
+    }
 }
 
 /// Returns how a job has ended that is not in the topology any more.
@@ -343,4 +355,32 @@ fn outcome_of(job: &Move, topology: &Topology) -> &'static str {
 /// Returns the slots of a set as the keyspace names them.
 pub(crate) fn each(slots: &Slots) -> impl Iterator<Item = Slot> {
     slots.iter().filter_map(Slot::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JOB: Id = Id::new([1; 20]);
+
+    #[test]
+    fn no_connection_replaces_one_whose_source_is_about_to_decide() {
+        let (moves, clock) = (Moves::default(), Clock::system());
+        let begin = || moves.begin_import(JOB, Slots::default());
+        let first = begin().expect("there is none");
+        let second = begin().expect("the first one is not prepared");
+        assert!(!moves.prepare_import(first, clock.now()), "it was replaced");
+        assert!(moves.prepare_import(second, clock.now()));
+        assert_eq!(moves.undecided(&clock, Duration::ZERO), [], "nothing waits");
+        // A former primary of the source, perhaps. What is here would be dropped for it, and then
+        // handed over.
+        assert_eq!(begin(), None);
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(moves.undecided(&clock, Duration::ZERO), [JOB]);
+        moves.end_unprepared(|_| true);
+        assert_eq!(moves.arrival(JOB), Some(Arrival::Prepared));
+        // The coordinator has it that the copy is given up, or that the job copies no more.
+        moves.end_imports(|job| job == JOB);
+        assert!(begin().is_some());
+    }
 }

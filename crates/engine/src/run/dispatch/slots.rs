@@ -238,7 +238,7 @@ fn wait_for_move(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), 
         let is_change = flags.has(Flags::WORLD) && flags.has(Flags::WRITE);
         let waits = is_change && (moves.any_paused() || moves.any_prepared());
         if waits {
-            moves.note_flush();
+            moves.await_decision();
         }
         return match &mut cx.session.returned {
             // It would overtake requests of the same client.
@@ -533,7 +533,8 @@ impl Engine {
             let has_rules = !published.hashing().is_standard();
             self.membership.moves.set_expects_foreign(has_rules && is_sure);
         }
-        self.membership.moves.end_imports(|job| !published.expects_copy(job));
+        // By the view that is shown until the new one is, others may begin.
+        self.membership.moves.end_unprepared(|job| !published.expects_copy(job));
     }
 
     /// Ends the subscriptions to shard channels of slots that have left, and has caches forget what

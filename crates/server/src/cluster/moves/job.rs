@@ -224,7 +224,7 @@ impl Job {
             let Some((job, attempt)) = present else { return Err("the target has gone".into()) };
             if attempt.given_up != copying.attempt.given_up {
                 return Err(
-                    "the target has given up the copy: all its keys were to be deleted".into()
+                    "the target has given up the copy, which waited for the decision".into()
                 );
             }
             if attempt != copying.attempt {
