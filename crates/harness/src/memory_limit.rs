@@ -1,5 +1,5 @@
-//! Processes that get no more memory: by a limit of their address space, as `ulimit -v` sets it, and
-//! by a control group, as containers and units of systemd have one.
+//! Processes that get no more memory: by a limit of their address space, as `ulimit -v` sets it,
+//! and by a control group, as containers and units of systemd have one.
 
 use crate::environment::skipped;
 use crate::server::Program;
@@ -9,8 +9,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that has Dunlin ask the system for memory in small pieces, of 32 MiB. It begins with a
-/// piece of a gigabyte otherwise, and a limit of its address space would be felt only beyond that.
+/// The variable that has Dunlin ask the system for memory in small pieces, of 32 MiB. It begins
+/// with a piece of a gigabyte otherwise, and a limit of its address space would be felt only beyond
+/// that.
 pub const SMALL_PIECES: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "32768");
 
 /// Returns the program with that in its environment.

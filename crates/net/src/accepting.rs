@@ -15,8 +15,8 @@ use std::time::Duration;
 const FAILURE_REST: Duration = Duration::from_millis(100);
 /// The same while descriptors wait to be closed, which takes a few turns.
 const CLOSING_REST: Duration = Duration::from_millis(1);
-/// So long no connection is accepted because of descriptors that wait. The thread that has them may be
-/// busy for longer.
+/// So long no connection is accepted because of descriptors that wait. The thread that has them may
+/// be busy for longer.
 const CLOSING_PATIENCE: Duration = Duration::from_millis(100);
 
 impl<H: Handler> Reactor<H> {

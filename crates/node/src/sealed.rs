@@ -45,8 +45,9 @@ pub const NO_KEY: &str = "a password is sealed with the cluster's key, which thi
     node with --token-file and the file tls/join-token of another machine";
 
 /// Text of the reason for a machine whose file is another cluster's.
-pub const OTHER_KEY: &str = "a password is sealed with the key of another cluster than this machine's: start its node \
-    with --token-file and the token, or the secret, that the other machines have";
+pub const OTHER_KEY: &str = "a password is sealed with the key of another cluster than this \
+    machine's: start its node with --token-file and the token, or the secret, that the other \
+    machines have";
 
 /// The key.
 struct Key(LessSafeKey);

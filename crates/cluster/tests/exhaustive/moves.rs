@@ -293,8 +293,8 @@ impl State {
         self.leads(at) && !waits && self.known(at).is_some_and(owns)
     }
 
-    /// The attempt that a node can begin. While the source of a copy is about to hand the slot over,
-    /// its target takes no other connection.
+    /// The attempt that a node can begin. While the source of a copy is about to hand the slot
+    /// over, its target takes no other connection.
     fn connectable(&self, at: usize) -> Option<(Id, Attempt)> {
         let prepared = |to: usize| self.nodes[to].import.is_some_and(|import| import.is_prepared);
         self.attemptable(at).filter(|(_, attempt)| !prepared(target_of(attempt)))

@@ -13,7 +13,6 @@ mod hashing;
 mod lives;
 mod locked;
 mod nemesis;
-mod out_of_memory;
 mod reshape;
 mod rollback;
 mod sources;

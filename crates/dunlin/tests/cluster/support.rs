@@ -121,17 +121,6 @@ impl Machine {
         })
     }
 
-    /// The same with variables of the environment.
-    pub fn first_in_environment(test: &str, variables: &[(&'static str, &'static str)]) -> Machine {
-        Machine::first_of(|attempt| {
-            let mut machine = Machine::new(test, &format!("a-{attempt}"), "");
-            machine.name = "a".to_owned();
-            machine.environment =
-                variables.iter().map(|(name, value)| (*name, value.into())).collect();
-            machine
-        })
-    }
-
     /// The same with another program.
     pub fn first_of_program(program: &Program, test: &str, name: &str) -> Machine {
         Machine::first_of(|attempt| {

@@ -4,9 +4,9 @@
 //!
 //! | limit | what is compared | it has recovered below |
 //! |---|---|---|
-//! | `shed-turn-usec` | the average turn of [`WINDOW`], which is what a request waits for at least | half |
+//! | `shed-turn-usec` | the average turn of [`WINDOW`], what a request waits for | half |
 //! | `shed-cpu-percent` | the processor time of the thread in [`CPU_WINDOW`] | nine tenths |
-//! | `shed-queued-bytes` | what all clients' buffers take now, the same for all threads | nine tenths |
+//! | `shed-queued-bytes` | what the buffers of all clients take now | nine tenths |
 //!
 //! All three are looked at once in a [`WINDOW`] of turns. What is measured elsewhere (processor
 //! time, bytes) is asked for then, and only if there is a limit of it.
@@ -22,8 +22,8 @@ use structs::sync::{read, write};
 
 /// How long turns are added up before they are judged.
 const WINDOW: Duration = Duration::from_millis(10);
-/// How long processor time is added up before it is judged. A thread that takes too much in one such
-/// window is not overloaded yet: one long command is no overload.
+/// How long processor time is added up before it is judged. A thread that takes too much in one
+/// such window is not overloaded yet: one long command is no overload.
 const CPU_WINDOW: Duration = Duration::from_millis(100);
 /// After a pause of this length what was before it says nothing.
 const STALE: Duration = Duration::from_millis(200);

@@ -103,8 +103,8 @@ impl Engine {
 
 impl Cx<'_> {
     /// Makes the session one that brings a copy of these slots for this job. What is in them is
-    /// dropped; then it gets `+OK`. Returns false if another one has brought its copy, and waits for
-    /// the decision.
+    /// dropped; then it gets `+OK`. Returns false if another one has brought its copy, and waits
+    /// for the decision.
     #[must_use]
     pub fn begin_import(&mut self, job: Id, slots: Slots) -> bool {
         let engine = self.engine;

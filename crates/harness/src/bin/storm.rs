@@ -10,8 +10,9 @@
 //! when the fifty's p99 is back within three times the quiet one for good. Beside it is the
 //! processor time that the servers and the clients that came back took. Then connections that read
 //! and write values of 10 MB, again of a process at a low priority, are measured by the latency of
-//! the fifty. Then an operator asks another server, by `admin-socket` and by its admin port, while eight
-//! connections keep all reactors busy with pipelines, and while a script has stopped the world.
+//! the fifty. Then an operator asks another server, by `admin-socket` and by its admin port, while
+//! eight connections keep all reactors busy with pipelines, and while a script has stopped the
+//! world.
 //!
 //! All clients are connected to the server, or to `dunlin proxy` before it, or to a node of a
 //! cluster that has no keys and forwards what it gets (one address).

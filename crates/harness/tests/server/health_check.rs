@@ -1,4 +1,5 @@
-//! The health check of the container image: a server that loads is not healthy, by whatever it is asked.
+//! The health check of the container image: a server that loads is not healthy, by whatever it is
+//! asked.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -109,8 +110,8 @@ fn a_port_with_tls_alone_is_asked_by_tls() {
         &mut operator,
         &[&[("DUNLIN_HEALTH_PORT", &tls_port), password], &[("DUNLIN_HEALTH_PORT", &admin_port)]],
     );
-    // One that wants a certificate is there, and the check says that it knows no more. The admin port
-    // asks probes for none.
+    // One that wants a certificate is there, and the check says that it knows no more. The admin
+    // port asks probes for none.
     ok(&mut operator, "CONFIG SET tls-auth-clients yes");
     let output = check(&server, &[("DUNLIN_HEALTH_PORT", &tls_port), password]);
     assert!(output.status.success(), "{}", said(&output));

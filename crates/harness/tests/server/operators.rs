@@ -14,8 +14,8 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-/// What an operator waits for at most while other programs have the machine. A request that waits for
-/// clients is never answered in these tests.
+/// What an operator waits for at most while other programs have the machine. A request that waits
+/// for clients is never answered in these tests.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Starts a server with two reactors and the operators' socket.

@@ -480,8 +480,8 @@ fn why_not_bound(port: u16) -> Option<io::Error> {
     errors.find(counts)
 }
 
-/// Returns the ports of this host that no copy can have for others: those of nodes, servers of etcd,
-/// copies and databases.
+/// Returns the ports of this host that no copy can have for others: those of nodes, servers of
+/// etcd, copies and databases.
 fn taken_ports(site: &Site, machine: &str, tls_offset: Option<u16>) -> BTreeSet<u16> {
     let host = site.machines.get(machine).map(|known| &known.spec.value.host);
     let here = site.machines.values().filter(|known| Some(&known.spec.value.host) == host);

@@ -332,8 +332,8 @@ impl Moves {
         self.note_prepared(&imports);
     }
 
-    /// The same without those whose source is about to hand the slots over: they bring nothing more,
-    /// and keep others from dropping what they have brought.
+    /// The same without those whose source is about to hand the slots over: they bring nothing
+    /// more, and keep others from dropping what they have brought.
     pub(crate) fn end_unprepared(&self, is_over: impl Fn(Id) -> bool) {
         lock(&self.imports).retain(|import| import.prepared.is_some() || !is_over(import.job));
     }
