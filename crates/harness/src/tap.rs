@@ -1,7 +1,7 @@
 //! A port that leads to another one and keeps all bytes that pass, both ways.
 
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -17,8 +17,6 @@ struct Shared {
     target: AtomicU16,
     connections: AtomicUsize,
     is_over: AtomicBool,
-    /// Connections from there are closed.
-    refused: Mutex<Option<IpAddr>>,
     /// What has passed, one way of one connection each.
     seen: Mutex<Vec<Arc<Mutex<Vec<u8>>>>>,
 }
@@ -37,9 +35,6 @@ impl Tap {
             for client in listener.incoming().map_while(Result::ok) {
                 if own.is_over.load(SeqCst) {
                     return;
-                }
-                if own.refuses(&client) {
-                    continue;
                 }
                 let target = own.target.load(SeqCst);
                 let server = TcpStream::connect((Ipv4Addr::LOCALHOST, target));
@@ -61,11 +56,6 @@ impl Tap {
     /// New connections go to this port of the loopback.
     pub fn lead_to(&self, port: u16) {
         self.shared.target.store(port, SeqCst);
-    }
-
-    /// Closes new connections from this address, as a firewall does. `None`: all are passed on.
-    pub fn refuse(&self, address: Option<IpAddr>) {
-        *self.shared.refused.lock().unwrap_or_else(PoisonError::into_inner) = address;
     }
 
     /// How many connections have been passed on.
@@ -92,11 +82,6 @@ impl Drop for Tap {
 }
 
 impl Shared {
-    fn refuses(&self, client: &TcpStream) -> bool {
-        let refused = *self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.is_some() && client.peer_addr().ok().map(|place| place.ip()) == refused
-    }
-
     fn join(&self, client: TcpStream, server: TcpStream) {
         for (from, to) in [(&client, &server), (&server, &client)] {
             let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { return };

@@ -24,20 +24,12 @@ fn machines<'a>(site: &'a Site, database: &'a Database) -> (Vec<&'a str>, Vec<&'
     (with.into_iter().map(name).collect(), without.into_iter().map(name).collect())
 }
 
-/// What keeps a database without TLS between its copies.
-#[derive(Default)]
-pub struct Lacking<'a> {
-    /// Machines that give their copies no port for each other.
-    machines: Vec<&'a str>,
-    /// Copies without one, and why, if the node of the copy knows.
-    pub copies: Vec<(&'a Placed, &'a str)>,
-}
-
-/// Returns what has no port for other copies, if some of the database are to have one.
-pub fn lacking<'a>(site: &'a Site, database: &'a Database) -> Lacking<'a> {
-    let (with, without) = machines(site, database);
+/// Returns the copies of a database that have no port for others, although some are to have one,
+/// and why, if the node of the copy knows.
+pub fn lacking<'a>(site: &'a Site, database: &'a Database) -> Vec<(&'a Placed, &'a str)> {
+    let (with, _) = machines(site, database);
     if with.is_empty() || database.copies.len() < 2 {
-        return Lacking::default();
+        return Vec::new();
     }
     let copies = database.copies.iter().filter(|placed| !placed.is_leaving);
     let lacks = |placed: &'a Placed| match site.machines.get(&placed.machine).map(has_offset)? {
@@ -47,7 +39,7 @@ pub fn lacking<'a>(site: &'a Site, database: &'a Database) -> Lacking<'a> {
             (!error.is_empty()).then_some((placed, error))
         }
     };
-    Lacking { machines: without, copies: copies.filter_map(lacks).collect() }
+    copies.filter_map(lacks).collect()
 }
 
 /// Says what there is and what to do, for `status` and events: a line for each machine without such
@@ -57,11 +49,15 @@ pub fn warnings(site: &Site) -> Vec<String> {
     let mut of_databases = Vec::new();
     let ready = site.databases.iter().filter(|(_, at)| at.value.stage == Stage::Ready);
     for (name, at) in ready {
-        let Lacking { machines, copies } = lacking(site, &at.value);
-        for machine in machines {
+        let lacking = lacking(site, &at.value);
+        if lacking.is_empty() {
+            continue;
+        }
+        let (_, without) = machines(site, &at.value);
+        for machine in without {
             of_machines.entry(machine).or_default().push(name);
         }
-        let known: Vec<_> = copies.iter().filter(|(_, error)| !error.is_empty()).collect();
+        let known: Vec<_> = lacking.iter().filter(|(_, error)| !error.is_empty()).collect();
         if !known.is_empty() {
             of_databases.push(of_database(name, &known));
         }
@@ -119,6 +115,6 @@ mod tests {
         known.alive.as_mut().expect("it lives").value.copies.push(report);
         let said = warnings(&site);
         assert!(said.len() == 1 && said[0].ends_with(": port 22000 is taken"), "{said:?}");
-        assert_eq!(lacking(&site, &site.databases["d"].value).copies.len(), 1);
+        assert_eq!(lacking(&site, &site.databases["d"].value).len(), 1);
     }
 }

@@ -389,10 +389,7 @@ impl Daemon {
             let links = (&*report.link_error, old.map_or("", |old| &old.link_error));
             let of_disk = ("can write to its disk again", "has trouble with its disk");
             let of_link = ("has its primary again", "has lost its primary");
-            let paths = (&*report.path_error, old.map_or("", |old| &old.path_error));
-            let of_path = ("reaches other copies again", "is cut off from another copy");
-            for ((now, was), (good, bad)) in [(disks, of_disk), (links, of_link), (paths, of_path)]
-            {
+            for ((now, was), (good, bad)) in [(disks, of_disk), (links, of_link)] {
                 let what = match now {
                     now if now == was => continue,
                     "" => good.to_owned(),

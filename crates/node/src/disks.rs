@@ -25,8 +25,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// How long a copy may be without its primary, its port for others, or that of another copy: a
-/// switch takes less.
+/// How long a copy may be without its primary, or its port for others: a switch takes less.
 const MAX_TROUBLE: Duration = Duration::from_secs(10);
 
 /// What a disk has to have left. etcd makes room for its log in pieces of this size.
@@ -112,13 +111,10 @@ fn look(shared: &Shared, long: &mut Long, is_over: &AtomicBool) {
                 let of_bus = if has_bus { unannounced(&info) } else { String::new() };
                 let is_cut = long.unlinked.note(copy, is_linked(&info), now);
                 let lacks_bus = long.without_bus.note(copy, of_bus.is_empty(), now);
-                let of_path = unreached(&info);
-                let is_cut_off = long.cut_off.note(copy, of_path.is_empty(), now);
                 Trouble {
                     disk: refused(&info),
                     link: if is_cut { UNLINKED.into() } else { String::new() },
                     bus: if lacks_bus { of_bus } else { String::new() },
-                    path: if is_cut_off { of_path } else { String::new() },
                 }
             }
             // One that does not answer is what it was.
@@ -126,7 +122,7 @@ fn look(shared: &Shared, long: &mut Long, is_over: &AtomicBool) {
         };
         troubles.insert(copy, trouble);
     }
-    for times in [&mut long.unlinked, &mut long.without_bus, &mut long.cut_off] {
+    for times in [&mut long.unlinked, &mut long.without_bus] {
         times.since.retain(|copy, _| troubles.contains_key(copy));
     }
     troubles.retain(|_, trouble| *trouble != Trouble::default());
@@ -164,18 +160,6 @@ fn unannounced(info: &str) -> String {
     }
 }
 
-/// Returns which port of another copy a copy does not reach although it announces its own, or
-/// nothing.
-fn unreached(info: &str) -> String {
-    match (field(info, "cluster_bus_announced"), field(info, "cluster_bus_unreached")) {
-        (Some("1"), Some(place)) => format!(
-            "it does not reach {place}, by which another copy is linked with others. Requests and \
-             writes that need that link fail or wait: let this machine reach it"
-        ),
-        _ => String::new(),
-    }
-}
-
 /// What is wrong with a copy that has no link for long.
 const UNLINKED: &str = "it is not connected to its primary (master_link_status): its log says why";
 
@@ -184,7 +168,6 @@ const UNLINKED: &str = "it is not connected to its primary (master_link_status):
 struct Long {
     unlinked: Since,
     without_bus: Since,
-    cut_off: Since,
 }
 
 /// Since when copies are not well.
@@ -241,16 +224,6 @@ mod tests {
         assert!(unannounced("cluster_coordinator:up\r\n").contains("restart the database"));
         assert_eq!(unannounced("loading:1\r\ncluster_coordinator:up\r\n"), "");
         assert_eq!(unannounced("role:master\r\n"), "");
-    }
-
-    #[test]
-    fn a_port_that_was_closed_later_is_named() {
-        let info = "cluster_bus_announced:1\r\ncluster_bus_unreached:10.0.0.2:22000\r\n";
-        assert!(unreached(info).starts_with("it does not reach 10.0.0.2:22000,"));
-        assert_eq!(unannounced(&format!("cluster_coordinator:up\r\n{info}")), "");
-        assert_eq!(unreached("cluster_bus_announced:1\r\n"), "");
-        let waits = "cluster_bus_announced:0\r\ncluster_bus_unreached:10.0.0.2:22000\r\n";
-        assert_eq!(unreached(waits), "", "its links do not use it");
     }
 
     #[test]

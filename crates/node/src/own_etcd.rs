@@ -143,11 +143,6 @@ impl Server {
         Endpoint { host: self.host.clone(), port: self.client_port, is_tls: self.is_tls }
     }
 
-    /// Returns the ports that it listens on.
-    pub fn ports(&self) -> [u16; 2] {
-        [self.client_port, self.peer_port]
-    }
-
     /// Returns a URL of this server for etcd's options.
     fn url(&self, host: &str, port: u16) -> String {
         Endpoint { host: host.to_owned(), port, is_tls: self.is_tls }.url()

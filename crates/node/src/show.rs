@@ -109,9 +109,6 @@ pub struct CopyShown {
     /// Why it has no port for other copies, which keeps its database without TLS between them.
     #[serde(default)]
     pub bus_error: String,
-    /// Which port of another copy it does not reach although its links use it.
-    #[serde(default)]
-    pub path_error: String,
     /// Whether it answers.
     pub answers: bool,
     /// Bytes in use.
@@ -275,7 +272,6 @@ fn copy(site: &Site, placed: &Placed, view: Option<&View>) -> CopyShown {
         note: report.map_or(String::new(), |report| report.note.clone()),
         disk_error: report.map_or(String::new(), |report| report.disk_error.clone()),
         bus_error: report.map_or(String::new(), |report| report.bus_error.clone()),
-        path_error: report.map_or(String::new(), |report| report.path_error.clone()),
         // One that leads since has no link any more.
         link_error: report
             .filter(|_| role != "primary")
@@ -343,7 +339,7 @@ fn health(database: &Database, shards: &[ShardShown]) -> String {
     let copies = || serving().flat_map(|shard| &shard.copies);
     let absent = copies().filter(|copy| copy.role == "none").count();
     let ill = copies().find_map(|copy| {
-        let errors = [&copy.disk_error, &copy.link_error, &copy.path_error];
+        let errors = [&copy.disk_error, &copy.link_error];
         Some((copy, errors.into_iter().find(|error| !error.is_empty())?))
     });
     let behind = copies().filter(|copy| copy.role == "replica" && !copy.is_member).count();

@@ -43,10 +43,6 @@ pub struct Machine {
     /// none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tls_port_offset: u16,
-    /// The ports of a server of etcd of the node's own, for clients and for its peers; none: it has
-    /// none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub etcd_ports: Vec<u16>,
     /// The version of its node.
     pub version: String,
     /// Both of the following in one number, for nodes of version 0.1, which know no other: 2 if it
@@ -77,11 +73,6 @@ const JOBS_FORMAT: u32 = 2;
 const SEALED_FORMAT: u32 = 2;
 
 impl Machine {
-    /// Returns the ports that its node has for itself and for its etcd.
-    pub fn own_ports(&self) -> impl Iterator<Item = u16> {
-        self.etcd_ports.iter().copied().chain([self.admin_port])
-    }
-
     /// Returns the same with what a node of this version can read.
     pub fn of_this_version(self, opens_sealed: bool) -> Machine {
         let format = if opens_sealed { SEALED_FORMAT } else { 1 };
@@ -161,9 +152,6 @@ pub struct CopyReport {
     /// Why it has no port for other copies although its machine gives it one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub bus_error: String,
-    /// Which port of another copy it does not reach although its links use it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub path_error: String,
 }
 
 /// What copies say is wrong with them. A text is empty if nothing is.
@@ -175,8 +163,6 @@ pub struct Trouble {
     pub link: String,
     /// Why it announces no port for other copies.
     pub bus: String,
-    /// Which port of another copy it does not reach although its links use it.
-    pub path: String,
 }
 
 /// The trouble of each copy that has some.
@@ -590,6 +576,8 @@ pub struct Known {
     pub is_removed: bool,
     /// The zone that an operator has given it since its node started.
     pub zone: Option<String>,
+    /// Ports that are given away to copies that are planned.
+    pub ports: BTreeSet<u16>,
 }
 
 impl Known {
@@ -659,6 +647,7 @@ impl Site {
                                 is_draining: false,
                                 is_removed: false,
                                 zone: None,
+                                ports: BTreeSet::new(),
                             },
                         );
                     }

@@ -155,12 +155,17 @@ impl Way {
         let port = port.ok_or_else(|| {
             format!("node {} has not announced its port for other nodes yet", copy.id)
         })?;
-        Ok(Way { host: host.clone(), port, of: Some(Certificates::Bus) })
+        Ok(Way::by_bus_at(host, port))
     }
 
     /// To a copy by the bus.
     fn by_bus(published: &Published, copy: &Replica) -> Result<Way, String> {
         Way::to(published, copy, Some(Certificates::Bus))
+    }
+
+    /// To a bus port.
+    pub fn by_bus_at(host: &str, port: u16) -> Way {
+        Way { host: host.to_owned(), port, of: Some(Certificates::Bus) }
     }
 
     /// To a port of clients. `is_encrypted`: they speak TLS.

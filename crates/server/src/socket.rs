@@ -1,11 +1,10 @@
 //! A connection that this server makes to another one: plain, or by TLS.
 
 use client::{Dial, Stream, dial};
-use config::Config;
 use net::TlsClient;
 use rustls::ClientConfig;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,22 +12,6 @@ use structs::sync::lock;
 
 /// For how long a new connection waits for bytes, unless it is told otherwise.
 pub const ROUND: Duration = Duration::from_millis(100);
-
-/// Returns the address of `bind-source-addr`, which is a name or an address. `None`: there is none.
-///
-/// # Errors
-/// The name has no address.
-pub fn source(config: &Config) -> io::Result<Option<IpAddr>> {
-    let source = config.bind_source_addr();
-    if source.is_empty() {
-        return Ok(None);
-    }
-    let name = String::from_utf8_lossy(&source);
-    let found = (&*name, 0).to_socket_addrs()?.next();
-    found
-        .map(|address| Some(address.ip()))
-        .ok_or_else(|| io::Error::other("bind-source-addr has no address"))
-}
 
 /// See the module's documentation. Copies are of the same connection.
 pub enum Socket {

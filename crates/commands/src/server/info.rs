@@ -566,7 +566,7 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
         let announces = alive.is_some_and(|at| at.value.bus_port > 0);
         line(out, "cluster_bus_announced", u8::from(announces));
         let unreached = cx.engine.membership.unreached();
-        if !unreached.is_empty() {
+        if !announces && !unreached.is_empty() {
             line(out, "cluster_bus_unreached", unreached);
         }
         let (files, writes) = cx.engine.membership.rescued();

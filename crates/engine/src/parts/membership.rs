@@ -643,7 +643,7 @@ pub struct Membership {
     /// Files with what only this server had, and the writes in them.
     rescues: AtomicU64,
     rescued: AtomicU64,
-    /// A port for other nodes that this server does not reach; or empty.
+    /// The port for other nodes that this server does not reach, so it announces none; or empty.
     unreached: Mutex<String>,
 }
 
@@ -721,12 +721,12 @@ impl Membership {
         (self.rescues.load(Relaxed), self.rescued.load(Relaxed))
     }
 
-    /// Notes a port for other nodes that this server does not reach; empty: it reaches all.
+    /// Notes the port for other nodes that this server does not reach; empty: it reaches all.
     pub fn set_unreached(&self, place: String) {
         *lock(&self.unreached) = place;
     }
 
-    /// A port for other nodes that this server does not reach; empty: it reaches all.
+    /// The port for other nodes that this server does not reach; empty: it reaches all.
     pub fn unreached(&self) -> String {
         lock(&self.unreached).clone()
     }

@@ -13,7 +13,7 @@ use harness::wait::eventually;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::PathBuf;
 
 /// What a client without TLS gets, and then the end of the connection: an alert of TLS 1.2's form
@@ -31,8 +31,6 @@ struct Copy {
     /// In front of its bus port.
     bus: Tap,
     bus_port: u16,
-    /// Lines of its configuration from the next start on.
-    more: String,
 }
 
 /// A database of three copies that use the bus, as [`join`] makes it.
@@ -86,7 +84,7 @@ impl Copy {
         let options = Options { config, ..Options::arguments(&arguments.concat()) };
         let server = Server::start(&Program::under_test(), options).expect("a node starts");
         plain.lead_to(server.port());
-        let copy = Copy { server, plain, bus, bus_port, more: String::new() };
+        let copy = Copy { server, plain, bus, bus_port };
         eventually("the node has a view", || !copy.id().is_empty());
         copy
     }
@@ -95,7 +93,7 @@ impl Copy {
     fn restart(&mut self, authority: &Authority, name: Option<&str>) {
         let file: PathBuf = self.server.directory().join("server.conf");
         let text = name.map_or_else(String::new, |it| options(authority, it, self.bus_port));
-        std::fs::write(file, text + &self.more).expect("it is written");
+        std::fs::write(file, text).expect("it is written");
         self.server.restart().expect("it starts again");
         self.plain.lead_to(self.server.port());
     }
@@ -538,59 +536,6 @@ fn copies_that_do_not_reach_each_other_by_the_bus_go_on_without() {
     all_say(&copies, "cluster_bus_tls:1\r\n");
     work(&[first, second, third], "open");
     assert!(!text(ask(&mut first.server.node_client(), "INFO replication")).contains("unreached"));
-}
-
-#[test]
-fn a_copy_announces_nothing_that_its_links_do_not_reach() {
-    let (etcd, authority) = begin("source");
-    let mut copies = [(); 3].map(|()| Copy::start(&etcd, &authority, None));
-    join(&copies);
-    // A firewall lets in the usual address of a machine, and not the one that its links have.
-    let source = IpAddr::from([127, 0, 0, 2]);
-    copies.iter().for_each(|copy| copy.bus.refuse(Some(source)));
-    copies[2].more = format!("bind-source-addr {source}\n");
-    for copy in &mut copies {
-        copy.restart(&authority, Some("copy"));
-        eventually("it is back", || copy.says("master_link_status:up\r\n") || copy.leads());
-    }
-    all_say(&copies[..2], "cluster_bus_announced:1\r\n");
-    all_say(&copies[2..], "cluster_bus_unreached:127.0.0.1:");
-    let all: Vec<&Copy> = copies.iter().collect();
-    work(&all, "refused");
-    all_say(&copies, "cluster_bus_tls:0\r\n");
-    copies.iter().for_each(|copy| copy.bus.refuse(None));
-    all_say(&copies, "cluster_bus_tls:1\r\n");
-    eventually("the link is by the bus", || {
-        copies[0].bus.connections() > 0 && copies[2].says("master_link_status:up\r\n")
-    });
-    work(&all, "let in");
-}
-
-#[test]
-fn a_path_that_is_closed_later_is_named() {
-    let trio = Trio::start("closed-later");
-    let [first, second, third] = &trio.copies;
-    work(&[first, second, third], "before");
-    let names = |copy: &Copy, closed: &Copy| {
-        copy.says(&format!("cluster_bus_unreached:127.0.0.1:{}\r\n", closed.bus.port()))
-    };
-    first.bus.lead_to(0);
-    eventually("the others name it", || names(second, first) && names(third, first));
-    // It reaches the others itself, and all go on announcing.
-    assert!(!first.says("cluster_bus_unreached"));
-    all_say(&trio.copies, "cluster_bus_announced:1\r\n");
-    // Links that are made now go nowhere, and not by the port of clients.
-    let before = first.plain.connections();
-    ok(&mut third.server.node_client(), "CLIENT KILL TYPE master SKIPME no");
-    eventually("the replica has no link", || third.says("master_link_status:down\r\n"));
-    first.bus.lead_to(first.bus_port);
-    eventually("all is well again", || {
-        !trio.copies.iter().any(|copy| copy.says("cluster_bus_unreached"))
-            && third.says("master_link_status:up\r\n")
-    });
-    work(&[first, second, third], "after");
-    assert_eq!(first.plain.connections(), before, "a link went by the port of clients");
-    assert_unseen(&[first, second, third]);
 }
 
 /// What a server answers a client with TLS: the text of a bulk reply, or a line. `is_node`: of this

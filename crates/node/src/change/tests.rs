@@ -48,7 +48,6 @@ pub(crate) fn report(placed: &Placed) -> CopyReport {
         disk_error: String::new(),
         link_error: String::new(),
         bus_error: String::new(),
-        path_error: String::new(),
     }
 }
 

@@ -156,9 +156,8 @@ pub fn database(database: &DatabaseShown) -> String {
         text += &table(&standings(&shard.waiting.copies));
     }
     for copy in database.shards.iter().flat_map(|shard| &shard.copies) {
-        let errors = [&copy.disk_error, &copy.link_error, &copy.bus_error, &copy.path_error];
-        let notes = [&copy.note].into_iter().chain(errors);
-        for note in notes.filter(|note| !note.is_empty()) {
+        let notes = [&copy.note, &copy.disk_error, &copy.link_error, &copy.bus_error];
+        for note in notes.into_iter().filter(|note| !note.is_empty()) {
             text += &format!("! copy {} on {}: {note}\n", copy.id, copy.machine);
         }
     }

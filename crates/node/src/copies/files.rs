@@ -45,13 +45,6 @@ pub struct Bus {
     pub certificates: Certificates,
 }
 
-impl Common {
-    /// Returns what the port with TLS for clients is higher than the plain one, if there is one.
-    pub fn tls_offset(&self) -> Option<u16> {
-        (!self.tls.is_empty()).then_some(self.tls_port_offset)
-    }
-}
-
 impl Bus {
     /// The options of a copy.
     fn options(&self, port: u16) -> [(&'static str, String); 4] {
@@ -203,7 +196,8 @@ pub fn configuration(
     let mut has_files = settings.tls || bus_port.is_some();
     // A database with TLS has one port.
     if !settings.tls
-        && let Some(port) = common.tls_offset().and_then(|offset| placed.port.checked_add(offset))
+        && !common.tls.is_empty()
+        && let Some(port) = placed.port.checked_add(common.tls_port_offset)
     {
         line("tls-port", &port.to_string());
         line("cluster-announce-tls-port", &port.to_string());

@@ -126,7 +126,7 @@ impl Copies {
     /// Takes what the site says of this machine. Copies end when their database says so, or by an
     /// order; one that is merely not there any more is left alone.
     pub fn want(&mut self, site: &Site, machine: &str) {
-        self.taken = taken_ports(site, machine, self.common.tls_offset());
+        self.taken = taken_ports(site, machine, &self.common);
         for (name, database, placed) in site.placed_on(machine) {
             self.want_one(name, database, placed);
         }
@@ -291,7 +291,7 @@ impl Copies {
     /// Returns what there is to say of each. `troubles` are what copies say themselves.
     pub fn reports(&self, troubles: &Troubles) -> Vec<CopyReport> {
         let report = |(id, copy): (&Id, &Copy)| {
-            let Trouble { disk, link, bus, path } = troubles.get(id).cloned().unwrap_or_default();
+            let Trouble { disk, link, bus } = troubles.get(id).cloned().unwrap_or_default();
             CopyReport {
                 copy: *id,
                 database: copy.database.clone(),
@@ -306,7 +306,6 @@ impl Copies {
                 note: copy.note.text.clone(),
                 disk_error: disk,
                 link_error: link,
-                path_error: path,
                 bus_error: if copy.bus_error.is_empty() { bus } else { copy.bus_error.clone() },
             }
         };
@@ -480,18 +479,18 @@ fn why_not_bound(port: u16) -> Option<io::Error> {
     errors.find(counts)
 }
 
-/// Returns the ports of this host that no copy can have for others: those of nodes, servers of
-/// etcd, copies and databases.
-fn taken_ports(site: &Site, machine: &str, tls_offset: Option<u16>) -> BTreeSet<u16> {
+/// Returns the ports of this host that no copy can have for others: those of nodes, copies and
+/// databases.
+fn taken_ports(site: &Site, machine: &str, common: &Common) -> BTreeSet<u16> {
     let host = site.machines.get(machine).map(|known| &known.spec.value.host);
     let here = site.machines.values().filter(|known| Some(&known.spec.value.host) == host);
     let databases = || site.databases.values().map(|at| &at.value);
     let copies = databases().flat_map(|it| &it.copies).filter(|it| Some(&it.host) == host);
     // A node passes on the ports of databases, too.
     let plain = copies.map(|it| it.port).chain(databases().map(|it| it.settings.port));
-    let with_tls = |port: u16| tls_offset.and_then(|offset| port.checked_add(offset));
-    let both = plain.flat_map(|port| [Some(port), with_tls(port)]);
-    both.flatten().chain(here.flat_map(|known| known.spec.value.own_ports())).collect()
+    let tls_offset = if common.tls.is_empty() { 0 } else { common.tls_port_offset };
+    let both = plain.flat_map(|port| [Some(port), port.checked_add(tls_offset)]);
+    both.flatten().chain(here.map(|known| known.spec.value.admin_port)).collect()
 }
 
 /// What a copy has kept of data that were given up: `rescue-<epoch>-<offset>`, with or without an
@@ -515,25 +514,4 @@ fn last_line(path: &Path) -> String {
         Ok(text.trim_end().rsplit('\n').next().unwrap_or_default().to_owned())
     };
     read().unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::change::tests::with_database;
-
-    #[test]
-    fn ports_of_nodes_etcds_and_databases_are_no_ports_for_other_copies() {
-        let (mut site, _) = with_database(Stage::Ready);
-        for (machine, ports) in [("a", [2379, 2380]), ("b", [3379, 3380])] {
-            let known = site.machines.get_mut(machine).expect("it is there");
-            known.spec.value.etcd_ports = ports.to_vec();
-        }
-        let taken = taken_ports(&site, "a", Some(1000));
-        for port in [2379, 2380, 8380, 12_000, 13_000] {
-            assert!(taken.contains(&port), "{port}: {taken:?}");
-        }
-        assert!(!taken.contains(&3379), "it is another host's");
-        assert!(!taken_ports(&site, "a", None).contains(&13_000));
-    }
 }

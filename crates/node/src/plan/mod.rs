@@ -4,15 +4,12 @@
 //! without one, with the fewest primaries (for a primary) and copies of the database, and the most
 //! free memory. What cannot be done says why.
 
-mod ports;
-
 use crate::settings::{Commit, Settings, Wrong};
 use crate::site::{Database, Known, Machine, Site};
 use cluster::id::Id;
-use ports::Ports;
 use process::memory::Bytes;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A copy that is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,8 +64,8 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
     if places.is_empty() {
         return Err(Wrong("no machine of the cluster has a node that is alive".into()));
     }
-    let mut ports = Ports::of(site);
-    ports::refuse_used(site, settings, places.iter().map(|it| (it.name, it.machine)))?;
+    let mut ports = used_ports(site);
+    refuse_used_port(site, settings, &places)?;
     let mut plan = Plan::default();
     let need = Need {
         memory_bytes: settings.copy_bytes(),
@@ -85,7 +82,8 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
             place.primaries += usize::from(number == 0);
             place.shards.push(shard);
             let machine = place.machine;
-            let port = ports.take(machine, settings.port)?;
+            let port =
+                free_port(ports.entry(machine.host.clone()).or_default(), machine, settings.port)?;
             plan.copies.push(Planned {
                 shard,
                 is_primary: number == 0,
@@ -113,7 +111,7 @@ pub fn place(site: &Site, settings: &Settings) -> Result<Plan, Wrong> {
 pub fn place_another(site: &Site, database: &Database, shard: usize) -> Result<Planned, Wrong> {
     let mut places = places_beside(site, database, &BTreeSet::new());
     places.retain(|place| !place.shards.contains(&shard));
-    take(&mut Ports::of(site), database, &mut places, (shard, 1))
+    take(site, database, &mut places, (shard, 1))
 }
 
 /// Plans one more copy of a shard on a certain machine.
@@ -128,7 +126,7 @@ pub fn place_on(
 ) -> Result<Planned, Wrong> {
     let mut places = places_beside(site, database, &BTreeSet::new());
     places.retain(|place| place.name == machine && !place.shards.contains(&shard));
-    take(&mut Ports::of(site), database, &mut places, (shard, 1))
+    take(site, database, &mut places, (shard, 1))
 }
 
 /// Plans copies of shards of a database that is there, each by its shard and 0 for the shard's
@@ -144,8 +142,17 @@ pub fn extend(
     wanted: &[(usize, usize)],
 ) -> Result<Vec<Planned>, Wrong> {
     let mut places = places_beside(site, database, leaders);
-    let mut ports = Ports::of(site);
-    wanted.iter().map(|&copy| take(&mut ports, database, &mut places, copy)).collect()
+    let mut site = site.clone();
+    let mut planned = Vec::new();
+    for &copy in wanted {
+        let taken = take(&site, database, &mut places, copy)?;
+        // Its ports are taken.
+        for known in site.machines.values_mut().filter(|it| it.spec.value.host == taken.host) {
+            known.ports.extend(ports_of(&known.spec.value, taken.port));
+        }
+        planned.push(taken);
+    }
+    Ok(planned)
 }
 
 /// Returns the machines that can take copies, with what they have of a database.
@@ -166,10 +173,10 @@ fn places_beside<'a>(
     places
 }
 
-/// Plans a copy of a shard on the best of the places, and takes its room and ports there. `number`
-/// is 0 for the shard's first primary.
+/// Plans a copy of a shard on the best of the places, and takes its room there. `number` is 0 for
+/// the shard's first primary.
 fn take(
-    ports: &mut Ports,
+    site: &Site,
     database: &Database,
     places: &mut [Place<'_>],
     (shard, number): (usize, usize),
@@ -184,7 +191,8 @@ fn take(
     let at = choose(places, &need, shard, number)?;
     let place = &mut places[at];
     let machine = place.machine;
-    let port = ports.take(machine, settings.port)?;
+    let mut ports = used_ports(site);
+    let port = free_port(ports.entry(machine.host.clone()).or_default(), machine, settings.port)?;
     place.free = place.free.saturating_sub(need.memory_bytes);
     place.free_flash = place.free_flash.saturating_sub(need.flash_bytes);
     place.primaries += usize::from(number == 0);
@@ -294,6 +302,104 @@ fn no_room(places: &[Place<'_>], need: &Need, shard: usize, number: usize) -> Wr
     ))
 }
 
+/// Returns the ports that cannot be given to a copy, by host.
+fn used_ports(site: &Site) -> BTreeMap<String, BTreeSet<u16>> {
+    let mut ports: BTreeMap<String, BTreeSet<u16>> = BTreeMap::new();
+    for known in site.machines.values() {
+        let Machine { host, admin_port, .. } = &known.spec.value;
+        let of_host = ports.entry(host.clone()).or_default();
+        of_host.insert(*admin_port);
+        of_host.extend(&known.ports);
+    }
+    for placed in site.databases.values().flat_map(|at| &at.value.copies) {
+        let of_host = ports.entry(placed.host.clone()).or_default();
+        of_host.insert(placed.port);
+        if let Some(known) = site.machines.get(&placed.machine) {
+            of_host.extend(ports_of(&known.spec.value, placed.port));
+        }
+    }
+    ports
+}
+
+/// Returns the port and an offset. `None`: there is none.
+fn beside(port: u16, offset: u16) -> Option<u16> {
+    port.checked_add(offset).filter(|&beside| beside != port)
+}
+
+/// Returns the ports that a copy on a machine has, or may have: that of clients, the one with TLS,
+/// and the one for other copies.
+fn ports_of(machine: &Machine, port: u16) -> impl Iterator<Item = u16> {
+    ports_of_clients(machine, port).chain(beside(port, machine.bus_port_offset))
+}
+
+/// Returns the ports of clients of a copy on a machine: with and without TLS.
+fn ports_of_clients(machine: &Machine, port: u16) -> impl Iterator<Item = u16> {
+    std::iter::once(port).chain(beside(port, machine.tls_port_offset))
+}
+
+/// Refuses a database whose port another database, a copy or a node has.
+fn refuse_used_port(site: &Site, settings: &Settings, places: &[Place<'_>]) -> Result<(), Wrong> {
+    let port = settings.port;
+    for (name, at) in &site.databases {
+        let is_used = at.value.settings.port == port
+            || at.value.copies.iter().any(|placed| placed.port == port);
+        if is_used {
+            return Err(Wrong(format!(
+                "port {port} is used by database '{name}': take another --port"
+            )));
+        }
+    }
+    refuse_used_bus_port(site, port, places)?;
+    match places.iter().find(|place| place.machine.admin_port == port) {
+        Some(place) => Err(Wrong(format!(
+            "port {port} is the admin port of machine '{}': take another --port",
+            place.name
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a port that is a copy's port for others, or whose port for others is one of a database
+/// or of its copies. A node passes on the ports of all databases.
+fn refuse_used_bus_port(site: &Site, port: u16, places: &[Place<'_>]) -> Result<(), Wrong> {
+    let bus_port = |machine: &Machine, port| beside(port, machine.bus_port_offset);
+    let all = || places.iter().map(|place| (place.name, place.machine));
+    for (name, at) in &site.databases {
+        let copies = || at.value.copies.iter();
+        for (machine, it) in all() {
+            let here = copies().filter(|placed| placed.host == it.host).map(|placed| placed.port);
+            let used = || here.clone().chain([at.value.settings.port]);
+            let mut of_others = used().filter_map(|used| bus_port(it, used));
+            if of_others.any(|bus| ports_of_clients(it, port).any(|own| own == bus)) {
+                return Err(Wrong(format!(
+                    "port {port} is one that copies of database '{name}' have for each other, on \
+                     machine '{machine}': take another --port"
+                )));
+            }
+            let Some(bus) = bus_port(it, port) else { continue };
+            if used().any(|used| ports_of_clients(it, used).any(|used| used == bus)) {
+                return Err(Wrong(format!(
+                    "port {bus}, which the copies would have for each other on machine \
+                     '{machine}', is used by database '{name}': take another --port, or start the \
+                     nodes with another --bus-port-offset"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes the first free port from a wanted one on, and those that the copy has beside it.
+fn free_port(used: &mut BTreeSet<u16>, machine: &Machine, wanted: u16) -> Result<u16, Wrong> {
+    let is_free = |&port: &u16| ports_of(machine, port).all(|port| !used.contains(&port));
+    let free = (wanted..=u16::MAX).find(is_free);
+    let free = free.ok_or_else(|| {
+        Wrong(format!("there are not enough ports from {wanted} on: take a smaller --port"))
+    })?;
+    used.extend(ports_of(machine, free));
+    Ok(free)
+}
+
 /// Returns what the user should know of a plan that can be carried out.
 fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<String> {
     let mut warnings = Vec::new();
@@ -328,27 +434,7 @@ fn warnings(plan: &Plan, settings: &Settings, places: &[Place<'_>]) -> Vec<Strin
         ));
     }
     warnings.extend(without_bus(plan, places));
-    if settings.port < ports::FIRST_OUTGOING {
-        warnings.extend(among_outgoing(plan, places));
-    }
     warnings
-}
-
-/// Says that the ports that copies have for each other are among those of outgoing connections.
-fn among_outgoing(plan: &Plan, places: &[Place<'_>]) -> Option<String> {
-    let bus_port = |copy: &Planned| {
-        let place = places.iter().find(|place| place.name == copy.machine)?;
-        ports::bus_port(place.machine, copy.port)
-    };
-    let buses = plan.copies.iter().filter_map(bus_port);
-    let first = buses.filter(|&bus| bus >= ports::FIRST_OUTGOING).min()?;
-    Some(format!(
-        "Copies have ports for each other from {first} on. Linux takes ports from {} on for \
-         outgoing connections (net.ipv4.ip_local_port_range), and a copy that finds its port taken \
-         starts without it. Take a smaller --port, or have Linux leave these out \
-         (net.ipv4.ip_local_reserved_ports).",
-        ports::FIRST_OUTGOING
-    ))
 }
 
 /// Says that copies have no port for others although some of the plan have one.

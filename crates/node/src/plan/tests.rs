@@ -32,7 +32,14 @@ pub(crate) fn site(machines: &[(&str, &str, u64)]) -> Site {
         };
         let spec = At { value: machine, revision: 1 };
         let alive = Some(At { value: alive, revision: 1 });
-        let known = Known { spec, alive, is_draining: false, is_removed: false, zone: None };
+        let known = Known {
+            spec,
+            alive,
+            is_draining: false,
+            is_removed: false,
+            zone: None,
+            ports: BTreeSet::new(),
+        };
         site.machines.insert(name.into(), known);
     }
     site
@@ -139,109 +146,6 @@ fn a_port_for_other_copies_is_no_port_of_clients() {
     }
     assert!(place(&three, &Settings { port: 12_100, ..settings() }).is_ok());
     assert!(place(&two, &Settings { port: 12_100, ..settings() }).is_ok());
-}
-
-#[test]
-fn a_plan_says_that_ports_for_other_copies_are_among_outgoing_ones() {
-    let mut one = site(&[("a", "", 8)]);
-    let warned = |site: &Site, port| {
-        let plan = place(site, &Settings { port, ..settings() }).expect("it fits");
-        plan.warnings.into_iter().find(|text| text.contains("net.ipv4.ip_local_port_range"))
-    };
-    assert_eq!(warned(&one, 22_766), None, "there are none");
-    one.machines.get_mut("a").expect("it is there").spec.value.bus_port_offset = 10_000;
-    assert_eq!(warned(&one, 22_762), None);
-    let text = warned(&one, 22_766).expect("the third copy has one");
-    assert!(text.starts_with("Copies have ports for each other from 32768 on."), "{text}");
-    assert_eq!(warned(&one, 40_000), None, "that of clients is one of them as well");
-}
-
-#[test]
-fn a_copy_takes_no_port_of_an_etcd() {
-    let mut one = site(&[("a", "", 8)]);
-    let machine = &mut one.machines.get_mut("a").expect("it is there").spec.value;
-    (machine.bus_port_offset, machine.etcd_ports) = (10_000, vec![22_001, 12_003]);
-    let plan = place(&one, &settings()).expect("it fits");
-    let ports: Vec<u16> = plan.copies.iter().map(|copy| copy.port).collect();
-    assert_eq!(ports, [12000, 12002, 12004, 12005, 12006, 12007]);
-    let why = |port| place(&one, &Settings { port, ..settings() }).expect_err("it is taken").0;
-    assert!(why(12_003).starts_with("port 12003 is a port of the etcd of machine 'a'"));
-    let text = why(12_001);
-    assert!(text.starts_with("port 22001, which the copies would have for each other"), "{text}");
-    assert!(text.contains("a port of the etcd of machine 'a': take another --port"), "{text}");
-}
-
-#[test]
-fn a_copy_keeps_its_databases_port_beside_an_etcd() {
-    let (before, _) = with_database(Stage::Ready);
-    let etcd = vec![22_000, 22_001];
-    // Its own machine has the etcd, or another one on the same host.
-    for (own, near) in [(etcd.clone(), Vec::new()), (Vec::new(), etcd)] {
-        let mut site = before.clone();
-        for (name, etcd_ports) in [("new", own), ("near", near)] {
-            let mut known = site.machines["a"].clone();
-            let machine = &mut known.spec.value;
-            machine.host = "10.9.9.9".into();
-            (machine.bus_port_offset, machine.etcd_ports) = (10_000, etcd_ports);
-            site.machines.insert(name.into(), known);
-        }
-        let port = |site: &Site, shard| {
-            let database = &site.databases["d"].value;
-            place_on(site, database, shard, "new").expect("there is room").port
-        };
-        // Clients find the copy there; it has no port for others.
-        assert_eq!(port(&site, 0), 12_000);
-        // A further one takes a port that leaves it one.
-        let placed = &mut site.databases.get_mut("d").expect("it is there").value.copies[0];
-        (placed.machine, placed.host) = ("new".into(), "10.9.9.9".into());
-        placed.port = 12_000;
-        let other = (placed.shard + 1) % 3;
-        assert_eq!(port(&site, other), 12_002);
-    }
-}
-
-#[test]
-fn databases_of_before_whose_ports_meet_keep_their_own() {
-    let (mut site, _) = with_database(Stage::Ready);
-    let before = site.databases["d"].clone();
-    let other = |port| {
-        let mut other = before.clone();
-        other.value.settings.port = port;
-        other.value.copies.iter_mut().for_each(|placed| placed.port = port);
-        other
-    };
-    let (low, high) = (other(2000), other(12_000));
-    for known in site.machines.values_mut() {
-        known.spec.value.bus_port_offset = 10_000;
-        known.spec.value.memory_bytes = 64 << 30;
-    }
-    site.databases = [("low".to_owned(), low), ("high".to_owned(), high)].into();
-    let on_new_machine = |name: &str| {
-        let mut site = site.clone();
-        let mut known = site.machines["a"].clone();
-        known.spec.value.host = "10.9.9.9".into();
-        site.machines.insert("new".into(), known);
-        // A copy of the other one is there already.
-        for (other, at) in &mut site.databases {
-            if other != name {
-                (at.value.copies[0].machine, at.value.copies[0].host) =
-                    ("new".into(), "10.9.9.9".into());
-            }
-        }
-        let database = &site.databases[name].value;
-        place_on(&site, database, 0, "new").expect("there is room").port
-    };
-    // Clients find the copy there; it has no port for others, as those of before.
-    assert_eq!(on_new_machine("low"), 2000);
-    assert_eq!(on_new_machine("high"), 12_000);
-    // Further copies on a machine take ports that leave them one, also from a database that has no
-    // copy there.
-    let mut third = other(12_001);
-    third.value.copies.clear();
-    site.databases.insert("third".into(), third);
-    let planned = extend(&site, &site.databases["low"].value, &BTreeSet::new(), &[(0, 1); 2]);
-    let ports: Vec<u16> = planned.expect("there is room").iter().map(|it| it.port).collect();
-    assert!(ports.iter().all(|port| (2002..2010).contains(port)), "{ports:?}");
 }
 
 #[test]

@@ -110,7 +110,7 @@ fn without_tls(out: &mut Exposition, site: &Site) {
         "Copies without a port for other copies, in a database of which some are to have one";
     let mut family = out.family("dunlin_cluster_copies_without_bus", Kind::Gauge, help);
     for (name, at) in site.databases.iter().filter(|(_, at)| at.value.stage == Stage::Ready) {
-        let count = bus::lacking(site, &at.value).copies.len();
+        let count = bus::lacking(site, &at.value).len();
         family.sample(&[("database", name)], count as f64);
     }
 }

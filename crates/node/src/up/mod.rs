@@ -195,7 +195,7 @@ pub fn up(options: &UpOptions, is_own_etcd_allowed: bool) -> Result<(), Wrong> {
     let (common, summary) = (common(options, &kept, &directory)?, etcd.summary);
     let machine = machine(&kept, &common);
     common.certificates.as_ref().map_or(Ok(()), talk::trust)?;
-    let tls_offset = common.tls_offset();
+    let tls_offset = (!common.tls.is_empty()).then_some(common.tls_port_offset);
     let copies = Copies::new(&directory, common).map_err(|error| Wrong(error.to_string()))?;
     let shared = Arc::new(Shared::new(&kept.cluster, &kept.machine, etcd.way));
     let is_ours = etcd.own.is_some();
@@ -429,8 +429,7 @@ fn machine(kept: &Kept, common: &Common) -> Machine {
         flash_bytes: kept.flash_bytes.unwrap_or(0),
         admin_port: kept.admin_port,
         bus_port_offset: common.bus.as_ref().map_or(0, |bus| bus.port_offset),
-        tls_port_offset: common.tls_offset().unwrap_or(0),
-        etcd_ports: kept.etcd.as_ref().map_or_else(Vec::new, |it| it.ports().to_vec()),
+        tls_port_offset: if common.tls.is_empty() { 0 } else { common.tls_port_offset },
         version: facts::VERSION.to_owned(),
         ..Machine::default()
     };

@@ -7,8 +7,6 @@
 //!   data       the data: their name, how far they go, which acknowledgements count
 //!   known      what this server knew last, for the day on which etcd knows less
 //!   promises   between copies, while the coordinator is away
-//!   probe      ports of other copies that are to be reached before this one announces its own
-//!   paths      those that are reached no more although links use them
 //!   publish    what reactors are shown
 //!   rescue     what only this copy has, before it is discarded
 //!   switch     the pause of a planned switch
@@ -32,7 +30,6 @@ mod known;
 pub mod leave;
 mod moves;
 mod operator;
-mod paths;
 mod probe;
 mod promises;
 mod publish;
@@ -65,7 +62,6 @@ use engine::membership::Request;
 use etcd::{Client, Credentials, Endpoint, Way};
 use identity::{Announcer, Identity};
 use known::Notebook;
-use paths::Paths;
 use probe::Probe;
 use process::thread;
 use promises::Promises;
@@ -220,7 +216,6 @@ struct Host {
     switch: Switch,
     silence: Silence,
     probe: Probe,
-    paths: Paths,
     publisher: Publisher,
     /// The leadership that this server has begun last.
     leadership: Leadership,
@@ -258,7 +253,6 @@ impl Host {
             switch: Switch::default(),
             silence: Silence::default(),
             probe: Probe::new(engine),
-            paths: Paths::new(engine),
             publisher: Publisher::new(engine, id, began),
             leadership: Leadership::default(),
             counted: Default::default(),
@@ -310,7 +304,6 @@ impl Host {
         copy.reincarnate(self.data.incarnation());
         copy.listens_on_bus(bus::announced_port(&self.engine.config));
         self.probe.follow(&mut copy);
-        self.paths.follow();
         let mut facts = self.data.facts(&copy);
         facts.linked = switch::linked(self.engine, &copy);
         facts.level = self.switch.level(self.engine);

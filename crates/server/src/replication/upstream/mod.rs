@@ -13,7 +13,7 @@ mod received;
 use crate::bus;
 use crate::log;
 use crate::persistence::aof::Aof;
-use crate::socket::{self, ROUND, Socket};
+use crate::socket::{ROUND, Socket};
 use crate::tls::Certificates;
 use config::Config;
 use engine::Engine;
@@ -33,7 +33,7 @@ use replication::replica::{
     Action, Channel, Identity, Promise, Replica, Stage, Surroundings, acknowledgement, voted,
 };
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -628,7 +628,19 @@ fn open(
     let way = way.map_err(io::Error::other)?;
     let rules = way.rules(config).map_err(io::Error::other)?;
     let timeout = Duration::from_secs(config.repl_timeout().into());
-    let source = socket::source(config)?;
-    let socket = Socket::open(&way.host, way.port, source, timeout, rules, goes_on)?;
+    let socket = Socket::open(&way.host, way.port, source_of(config)?, timeout, rules, goes_on)?;
     Ok((socket, way.of == Some(Certificates::Bus)))
+}
+
+/// Returns the address of `bind-source-addr`, which is a name or an address.
+fn source_of(config: &Config) -> io::Result<Option<IpAddr>> {
+    let source = config.bind_source_addr();
+    if source.is_empty() {
+        return Ok(None);
+    }
+    let name = String::from_utf8_lossy(&source);
+    let found = (&*name, 0).to_socket_addrs()?.next();
+    found
+        .map(|address| Some(address.ip()))
+        .ok_or_else(|| io::Error::other("bind-source-addr has no address"))
 }
