@@ -27,6 +27,8 @@ pub struct Shared {
     pool: Arc<pool::Shared>,
     /// The publication whose slots the pool has.
     followed: AtomicU64,
+    /// Held while what was published is taken over.
+    taking_over: Mutex<()>,
     /// The servers that lead a shard.
     leads: Mutex<Arc<[u16]>>,
     /// Those of them that are alive, and not this one.
@@ -66,7 +68,8 @@ impl Shared {
         let _ = pool.script.set(pool::Texts(Box::new(text)));
         let [leads, others] = [(); 2].map(|()| Mutex::new(Arc::from([])));
         let (followed, tls) = (AtomicU64::new(0), Mutex::default());
-        let shared = Shared { engine, common, pool, followed, leads, others, tls };
+        let taking_over = Mutex::default();
+        let shared = Shared { engine, common, pool, followed, taking_over, leads, others, tls };
         shared.follow_tls();
         Arc::new(shared)
     }
@@ -82,11 +85,18 @@ impl Shared {
 
     #[cold]
     fn take_over(&self, version: u64) {
-        if self.followed.swap(version, SeqCst) == version {
+        // Others wait: with what was there before they would go on by links in clear.
+        let _one_at_a_time = lock(&self.taking_over);
+        if self.followed.load(SeqCst) == version {
             return;
         }
         // The bus may be used from now on, or no more.
         self.follow_tls();
+        self.take_over_view();
+        self.followed.store(version, SeqCst);
+    }
+
+    fn take_over_view(&self) {
         let Some(published) = self.engine.membership.newest() else { return };
         let slots = self.slots(&published);
         let view = &published.view;
@@ -195,13 +205,17 @@ impl Shared {
         if self.pool.login() != login {
             self.pool.set_login(login);
         }
-        self.follow_tls();
+        let _one_at_a_time = lock(&self.taking_over);
+        if self.follow_tls() {
+            self.followed.store(0, SeqCst);
+        }
     }
 
     /// Takes over the rules of TLS for links, if the options about it have changed. Those that do
     /// not work are tried again: until then links go on by the rules before, if these are for the
-    /// same port, and otherwise none is made.
-    fn follow_tls(&self) {
+    /// same port, and otherwise none is made. Returns whether another port of each node may count
+    /// now.
+    fn follow_tls(&self) -> bool {
         let config = &&self.engine.config;
         // Held all the time: what another thread has seen earlier is not taken over later.
         let mut tls = lock(&self.tls);
@@ -209,13 +223,13 @@ impl Shared {
         let options = tls::outgoing_options(config, of);
         if tls.options.as_ref() == Some(&options) {
             tls.failed = None;
-            return;
+            return false;
         }
         let before = tls.failed.take();
         let before = before.filter(|(failed, ..)| *failed == options);
         if before.as_ref().is_some_and(|(.., at)| Instant::now() < *at) {
             tls.failed = before;
-            return;
+            return false;
         }
         match of.map(|of| tls::outgoing(config, of)).transpose() {
             Ok(rules) => {
@@ -234,9 +248,7 @@ impl Shared {
             }
         }
         tls.of = of;
-        drop(tls);
-        // Another port of each node may count now.
-        self.followed.store(0, SeqCst);
+        true
     }
 
     /// What SCAN's cursors call the shards with slots, and the servers that lead them.
