@@ -93,9 +93,7 @@ impl Shared {
         // The bus may be used from now on, or no more.
         self.follow_tls();
         self.take_over_view();
-        // Rules that did not work are tried again at the next look.
-        let is_done = lock(&self.tls).failed.is_none();
-        self.followed.store(if is_done { version } else { 0 }, SeqCst);
+        self.followed.store(version, SeqCst);
     }
 
     fn take_over_view(&self) {
