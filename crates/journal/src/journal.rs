@@ -208,6 +208,12 @@ impl Journal {
         self.is_recording.store(is_recording, Release);
     }
 
+    /// Returns how many bytes of memory the journal takes: those that hold it, and segments kept
+    /// for reuse.
+    pub fn allocated_bytes(&self) -> usize {
+        self.log.get().map_or(0, |log| log.segments.allocated_bytes())
+    }
+
     /// Returns how many bytes of memory hold the journal, in whole segments.
     #[inline]
     pub fn held_bytes(&self) -> usize {

@@ -81,6 +81,8 @@ pub(crate) struct Segments {
     places: Box<[AtomicPtr<Segment>]>,
     /// Number of places that are taken.
     taken: AtomicUsize,
+    /// Number of segments that there are: those in places and the spares.
+    allocated: AtomicUsize,
     shelf: Mutex<Shelf>,
 }
 
@@ -94,23 +96,29 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// Returns a segment that nothing else refers to.
-    fn take(&mut self) -> Arc<Segment> {
+    /// Returns a spare segment that nothing else refers to.
+    fn take(&mut self) -> Option<Arc<Segment>> {
         // A segment without a place cannot be found, so a sole reference stays the sole one.
-        let at = self.spares.iter_mut().position(|segment| Arc::get_mut(segment).is_some());
-        at.map_or_else(Segment::new, |at| self.spares.swap_remove(at))
+        let at = self.spares.iter_mut().position(|segment| Arc::get_mut(segment).is_some())?;
+        Some(self.spares.swap_remove(at))
     }
 }
 
 impl Segments {
     pub(crate) fn new() -> Segments {
         let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
-        Segments { places, taken: AtomicUsize::new(0), shelf: Mutex::default() }
+        let (taken, allocated) = Default::default();
+        Segments { places, taken, allocated, shelf: Mutex::default() }
     }
 
     /// Returns the number of bytes of the segments that have not been given back.
     pub(crate) fn bytes(&self) -> usize {
         self.taken.load(Relaxed) * SEGMENT
+    }
+
+    /// Returns the number of bytes that all segments take, also those kept for reuse.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        self.allocated.load(Relaxed) * SEGMENT
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -149,7 +157,10 @@ impl Segments {
                 return (segment, is_new);
             }
             if self.place(number).load(Acquire).is_null() {
-                let segment = shelf.take();
+                let segment = shelf.take().unwrap_or_else(|| {
+                    self.allocated.fetch_add(1, Relaxed);
+                    Segment::new()
+                });
                 segment.number.store(number, Release);
                 self.place(number).store(Arc::into_raw(segment).cast_mut(), Release);
                 self.taken.fetch_add(1, Relaxed);
@@ -197,6 +208,9 @@ impl Segments {
                 let segment = unsafe { Arc::from_raw(segment) };
                 if shelf.spares.len() < SPARES {
                     shelf.spares.push(segment);
+                } else {
+                    drop(segment);
+                    self.allocated.fetch_sub(1, Relaxed);
                 }
             }
         }
@@ -235,5 +249,17 @@ mod tests {
         assert_eq!(segments.bytes(), 2 * SEGMENT);
         segments.give_back(3 * SEGMENT as u64);
         assert_eq!(segments.bytes(), 0);
+    }
+
+    #[test]
+    fn segments_kept_for_reuse_are_counted_and_no_others_stay() {
+        let segments = Segments::new();
+        let many = 2 * SPARES as u64;
+        (0..many).for_each(|number| _ = segments.for_append(number));
+        assert_eq!(segments.allocated_bytes(), segments.bytes());
+        segments.give_back(many * SEGMENT as u64);
+        assert_eq!((segments.bytes(), segments.allocated_bytes()), (0, SPARES * SEGMENT));
+        segments.for_append(many);
+        assert_eq!((segments.bytes(), segments.allocated_bytes()), (SEGMENT, SPARES * SEGMENT));
     }
 }

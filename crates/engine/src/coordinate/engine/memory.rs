@@ -61,7 +61,7 @@ impl Engine {
     }
 
     fn held_for_files(&self) -> u64 {
-        (self.journal.held_bytes() + self.snapshots.held_bytes()) as u64
+        (self.journal.allocated_bytes() + self.snapshots.held_bytes()) as u64
     }
 
     /// Evicts the clients that take most memory, until the others stay below `maxmemory-clients`.
