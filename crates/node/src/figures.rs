@@ -267,18 +267,10 @@ fn look(site: &Site, figures: &Figures, heard: &mut Heard, is_over: &AtomicBool)
 
 /// Asks copies at the same time. One that does not answer says nothing.
 fn ask(copies: &[(&String, &Database, &Placed)]) -> Vec<Option<Said>> {
-    std::thread::scope(|scope| {
-        let mut asked = Vec::with_capacity(copies.len());
-        for &(_, database, placed) in copies {
-            let info = || {
-                talk::info((&*placed.host, placed.port), database.login(), &["everything"], ANSWER)
-                    .ok()
-            };
-            asked.push(scope.spawn(info));
-        }
-        let said = |info: Option<String>| info.as_deref().map(Said::read);
-        // A thread that panics takes the process with it.
-        asked.into_iter().map(|thread| said(thread.join().ok().flatten())).collect()
+    talk::side_by_side(copies, |(_, database, placed)| {
+        let address = (&*placed.host, placed.port);
+        let info = talk::info(address, database.login(), &["everything"], ANSWER);
+        info.ok().as_deref().map(Said::read)
     })
 }
 

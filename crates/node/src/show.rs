@@ -187,11 +187,7 @@ pub fn database(
     let mut copies: Vec<CopyShown> =
         database.copies.iter().map(|placed| copy(site, placed, view)).collect();
     if asks {
-        std::thread::scope(|scope| {
-            for copy in &mut copies {
-                scope.spawn(|| ask(copy, database.login()));
-            }
-        });
+        talk::side_by_side(&mut copies, |copy| ask(copy, database.login()));
     }
     let mut numbers = database.shards();
     numbers.extend(0..database.settings.shards);

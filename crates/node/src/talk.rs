@@ -53,6 +53,23 @@ impl From<&Value> for Answer {
     }
 }
 
+/// Does the same for each of some copies at the same time, in a thread each. Returns what came of
+/// it, in their order.
+///
+/// # Panics
+/// One of the threads panics.
+pub fn side_by_side<T: Send, R: Send>(
+    copies: impl IntoIterator<Item = T>,
+    act: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            copies.into_iter().map(|copy| scope.spawn(move || act(copy))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a panic ends the process")).collect()
+    })
+}
+
 /// Sends commands to a copy.
 ///
 /// # Errors
@@ -191,6 +208,16 @@ mod tests {
 
     fn reply(bytes: &'static [u8]) -> io::Result<Vec<Answer>> {
         ask(("127.0.0.1", serve(bytes)), LOGIN, &[&["X"]], LIMIT)
+    }
+
+    #[test]
+    fn copies_are_asked_at_the_same_time_and_answer_in_order() {
+        let together = std::sync::Barrier::new(3);
+        let answers = side_by_side(1..=3, |copy| {
+            together.wait();
+            copy * 10
+        });
+        assert_eq!(answers, [10, 20, 30]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::site::{Database, INTERNAL, Login, Placed};
 use crate::talk::{self, Answer};
 use cluster::view::View;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -62,54 +62,49 @@ fn orders<'a>(users: &'a Users<'_>, are_of_nodes: bool) -> Vec<Vec<&'a str>> {
     chosen.map(order).collect()
 }
 
-/// Sends commands to all copies that run. Returns why it is not done.
+/// Sends commands to all copies that run, at the same time: a copy that does not answer keeps
+/// nothing from the others. Returns why it is not done; a refusal comes first.
 fn order<'a>(
     database: &Database,
     view: &View,
     percent: u8,
-    commands: impl Fn(&Placed) -> Vec<Vec<&'a str>>,
+    commands: impl Fn(&Placed) -> Vec<Vec<&'a str>> + Sync,
 ) -> Option<Step> {
-    let began = Instant::now();
+    let runs = |placed: &&Placed| !placed.is_leaving && view.alive.contains_key(&placed.copy);
+    let copies = database.copies.iter().filter(runs);
+    let steps =
+        talk::side_by_side(copies, |placed| tell(database, placed, percent, &commands(placed)));
+    steps.into_iter().flatten().min_by_key(|step| !matches!(step, Step::Fails(_)))
+}
+
+/// Sends commands to a copy. Returns why it is not done.
+fn tell(database: &Database, placed: &Placed, percent: u8, commands: &[Vec<&str>]) -> Option<Step> {
     // Without a password a long request is refused before its words are read.
     let ping: &[&str] = &["PING"];
-    let runs = |placed: &&Placed| !placed.is_leaving && view.alive.contains_key(&placed.copy);
-    for placed in database.copies.iter().filter(runs) {
-        let commands = commands(placed);
-        let commands: Vec<&[&str]> =
-            [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
-        let address = (&*placed.host, placed.port);
-        let send = |login: Login<'_>| {
-            let answers = talk::ask(address, login, &commands, ANSWER)?;
-            match &answers[0] {
-                Answer::Text(_) => Ok(answers),
-                Answer::Error(why) => Err(std::io::Error::other(why.clone())),
-            }
-        };
-        let Placed { machine, port, .. } = placed;
-        match send(database.login()).or_else(|_| send(database.old_login())) {
-            Ok(answers) => {
-                let refusal = answers.into_iter().find_map(|answer| match answer {
-                    Answer::Error(why) => Some(why),
-                    Answer::Text(_) => None,
-                });
-                if let Some(why) = refusal {
-                    if waits_for_etcd(&why) {
-                        let text = format!("the copy on machine '{machine}' waits for etcd: {why}");
-                        return Some(Step::Waits(percent, text));
-                    }
-                    return Some(Step::Fails(format!("machine '{machine}' refuses it: {why}")));
-                }
-            }
-            Err(_) => {
-                let text = format!("the copy on machine '{machine}', port {port}, does not answer");
-                return Some(Step::Waits(percent, text));
-            }
+    let commands: Vec<&[&str]> =
+        [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
+    let Placed { machine, host, port, .. } = placed;
+    let send = |login: Login<'_>| {
+        let answers = talk::ask((host, *port), login, &commands, ANSWER)?;
+        match &answers[0] {
+            Answer::Text(_) => Ok(answers),
+            Answer::Error(why) => Err(std::io::Error::other(why.clone())),
         }
-        if began.elapsed() > Duration::from_secs(5) {
-            return Some(Step::Waits(percent, "copies answer slowly".into()));
-        }
-    }
-    None
+    };
+    let Ok(answers) = send(database.login()).or_else(|_| send(database.old_login())) else {
+        let why = format!("the copy on machine '{machine}', port {port}, does not answer");
+        return Some(Step::Waits(percent, why));
+    };
+    let why = answers.into_iter().find_map(|answer| match answer {
+        Answer::Error(why) => Some(why),
+        Answer::Text(_) => None,
+    })?;
+    Some(if waits_for_etcd(&why) {
+        let why = format!("the copy on machine '{machine}' waits for etcd: {why}");
+        Step::Waits(percent, why)
+    } else {
+        Step::Fails(format!("machine '{machine}' refuses it: {why}"))
+    })
 }
 
 #[cfg(test)]

@@ -71,15 +71,10 @@ pub fn slots(database: &Database, view: &View, by: Measure) -> Result<Slotted, P
         let shard = topology.shard_of(placed.copy).filter(|_| !topology.hashing.is_empty());
         shard.map(|shard| &shard.slots)
     };
-    let asked: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = placed
-            .map(|placed| scope.spawn(move || ask(database, placed, of_whole(placed), by)))
-            .collect();
-        threads.into_iter().map(|thread| thread.join()).collect()
-    });
+    let asked = talk::side_by_side(placed, |placed| ask(database, placed, of_whole(placed), by));
     let mut all_used = Some(vec![Used::default(); usize::from(COUNT)]);
     for shard in asked {
-        let (figures, load) = shard.map_err(|_| Problem::Away("the node ends".into()))??;
+        let (figures, load) = shard?;
         let keys: u64 = figures.iter().map(|it| it.keys).sum();
         for Figures { slot, keys: here, bytes, used } in figures {
             let slot = usize::from(slot);
@@ -133,14 +128,9 @@ pub fn hot_keys(database: &Database, view: &View) -> Result<Option<Vec<HotKey>>,
     let topology = &view.topology.value;
     let hashing = Hashing::new(&topology.hashing).ok();
     let placed: Vec<&Placed> = database.primaries(topology).collect();
-    let counted: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            placed.iter().map(|placed| scope.spawn(|| hot_keys_of(database, placed))).collect();
-        threads.into_iter().map(|thread| thread.join()).collect()
-    });
+    let counted = talk::side_by_side(&placed, |placed| hot_keys_of(database, placed));
     let mut all = Vec::new();
     for (counted, placed) in counted.into_iter().zip(placed) {
-        let counted = counted.map_err(|_| Problem::Away("the node ends".into()))?;
         let Some(keys) = counted.map_err(|error| away(placed, &error.to_string()))? else {
             return Ok(None);
         };

@@ -9,6 +9,7 @@ use super::places::{Primaries, primaries};
 use super::storage::{Storage, Writer, shown};
 use super::{End, Work, estimate, ready};
 use crate::site::{Database, now_ms};
+use crate::talk::side_by_side;
 use client::Client;
 use cluster::view::View;
 use process::memory::Bytes;
@@ -149,23 +150,10 @@ impl Backup {
             began: Instant::now(),
             is_over: AtomicBool::new(false),
         };
-        let outcomes: Vec<Result<Part, Problem>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = cut
-                .shards
-                .iter_mut()
-                .map(|shard| {
-                    let writing = &writing;
-                    scope.spawn(move || {
-                        let outcome = writing.shard(shard);
-                        writing.is_over.fetch_or(outcome.is_err(), SeqCst);
-                        outcome
-                    })
-                })
-                .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().expect("a panic ends the process")
-            };
-            threads.into_iter().map(join).collect()
+        let outcomes = side_by_side(&mut cut.shards, |shard| {
+            let outcome = writing.shard(shard);
+            writing.is_over.fetch_or(outcome.is_err(), SeqCst);
+            outcome
         });
         manifest.parts = outcomes.into_iter().collect::<Result<_, _>>()?;
         let (database, view) = at.view()?;

@@ -9,6 +9,7 @@ use crate::change::{self, replace_job};
 use crate::settings::Settings;
 use crate::site::{Job, Stage};
 use crate::store;
+use crate::talk::side_by_side;
 use process::memory::Bytes;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -131,20 +132,10 @@ impl Loading<'_> {
         let mut target = places::target(self.work, self.primaries)?;
         target.send_all(0, &[b"FLUSHALL"])?;
         target.settle()?;
-        let outcomes: Vec<Result<(), Problem>> = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS.min(self.manifest.parts.len()))
-                .map(|_| {
-                    scope.spawn(|| {
-                        let outcome = self.parts();
-                        self.is_over.fetch_or(outcome.is_err(), SeqCst);
-                        outcome
-                    })
-                })
-                .collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().expect("a panic ends the process")
-            };
-            threads.into_iter().map(join).collect()
+        let outcomes = side_by_side(0..THREADS.min(self.manifest.parts.len()), |_| {
+            let outcome = self.parts();
+            self.is_over.fetch_or(outcome.is_err(), SeqCst);
+            outcome
         });
         outcomes.into_iter().collect()
     }
