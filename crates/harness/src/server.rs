@@ -314,7 +314,17 @@ impl Server {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same, of a server that has ended: with its last words, which may still be in the pipe.
+    /// Waits until it has logged these words: its output is collected by threads, a line comes a
+    /// little later than what the server has done.
+    ///
+    /// # Panics
+    /// It never has.
+    #[track_caller]
+    pub fn logs(&self, words: &str) {
+        eventually(words, || self.log().contains(words));
+    }
+
+    /// What a server that has ended has logged: with its last words, which may still be in the pipe.
     pub fn log_of_ended(&self) -> String {
         // The threads that collect it hold it until they find the end. A process that the server
         // has started may keep the pipe open.

@@ -167,7 +167,7 @@ fn an_interrupted_experiment_leaves_nothing_behind() {
 #[test]
 fn more_threads_are_measured_beside_other_servers() {
     let (directory, json, page) = (file("lab"), file("result.json"), file("page.html"));
-    let small = "--scale 0.001 --seconds 0.3 --clients 20 --most-threads 2 --reference false";
+    let small = "--scale 0.001 --seconds 1 --clients 20 --most-threads 2 --reference false";
     let files = format!("--report {} --json-out-file {}", page.display(), json.display());
     let line = arguments("scaling", &directory);
     let mut words = crate::support::words(&format!("{line} {small} {files}"));

@@ -299,7 +299,7 @@ fn base() -> Vec<u8> {
     }
     ok(&mut client, &["BGREWRITEAOF"]);
     let path = server.directory().join("appendonlydir/appendonly.aof.2.base.rdb");
-    eventually("the base", || server.log().contains("AOF rewrite finished successfully"));
+    server.logs("AOF rewrite finished successfully");
     fs::read(path).unwrap()
 }
 

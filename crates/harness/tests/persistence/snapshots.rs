@@ -238,7 +238,7 @@ fn a_save_that_fails_leaves_the_last_good_file() {
     ok(&mut client, "BGSAVE");
     wait_for_save(&mut client);
     assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
-    assert!(server.log().contains("No space left on device"), "{}", server.log());
+    server.logs("No space left on device");
     assert_eq!(std::fs::read(&file).unwrap(), good);
     // What was in the way was removed with the failed file.
     assert!(!temporary.exists());
@@ -370,5 +370,5 @@ fn flushall_ends_a_save_in_the_middle_of_a_value() {
         assert!(reply.is_ok(), "round {round}, {reply:?}:\n{}", server.log());
         eventually("the end of the save", || field(&mut client, "rdb_bgsave_in_progress") == "0");
     }
-    assert!(server.log().contains("Background saving was cancelled"), "{}", server.log());
+    server.logs("Background saving was cancelled");
 }

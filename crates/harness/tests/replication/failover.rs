@@ -179,7 +179,7 @@ fn without_a_replica_that_has_everything_it_is_given_up() {
     writer.send(&["SET", "k", "3"]).expect("it is sent");
     ok(&mut ours, &["FAILOVER", "ABORT"]);
     assert!(!writer.reply().expect("a reply").is_error());
-    eventually("the log says why", || primary.log().contains("Failover manually aborted"));
+    primary.logs("Failover manually aborted");
     hang(&replica, false).expect("it is there");
     compare(&primary, &replica);
 }

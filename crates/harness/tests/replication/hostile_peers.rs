@@ -322,7 +322,7 @@ fn a_replica_that_never_reads_is_cut_off_and_costs_no_memory() {
         number(&mut client, "connected_slaves") == 0
     });
     is_well(&primary);
-    eventually("the log says why", || primary.log().contains("is too far behind"));
+    primary.logs("is too far behind");
 }
 
 /// The connection of a replica carries the stream: a reply would become a part of it.
@@ -343,7 +343,7 @@ fn a_replica_that_asks_for_a_reply_is_disconnected() {
         let rest = String::from_utf8_lossy(&rest);
         assert!(!rest.contains("PONG") && !rest.contains("ERR"), "{said}: {rest}");
         if !line.ends_with("no reply") {
-            eventually(line, || primary.log().contains(line));
+            primary.logs(line);
         }
     }
     // What waits has no reply later either.
@@ -368,7 +368,7 @@ fn a_wrong_offset_is_an_error_and_no_synchronisation() {
     assert_eq!(reply, Reply::Error(b"ERR value is not an integer or out of range".to_vec()));
     assert_eq!(ask(&mut client, &["PING"]), Reply::Simple(b"PONG".to_vec()));
     let said = "asks for synchronization but with a wrong offset";
-    eventually("the log says so", || primary.log().contains(said));
+    primary.logs(said);
 }
 
 /// A command of the stream that fails on a replica, which has a string where its primary has none.
@@ -383,7 +383,7 @@ fn fail_on_replica(behavior: &str) -> Server {
     ok(&mut theirs, &["CONFIG", "SET", "replica-read-only", "yes"]);
     assert_eq!(ask(&mut primary.client(), &["LPUSH", "k", "v"]), Reply::Integer(1));
     let said = "This replica is sending an error to its master";
-    eventually("the log says so", || replica.log().contains(said));
+    replica.logs(said);
     replica
 }
 
@@ -393,7 +393,7 @@ fn a_command_of_the_stream_that_fails_ends_the_replica_on_request() {
     is_well(&replica);
     for behavior in ["panic", "panic-on-replicas"] {
         let mut replica = fail_on_replica(behavior);
-        eventually("the report", || replica.log().contains("BUG REPORT END"));
+        replica.logs("BUG REPORT END");
         let said = "This replica panicked sending an error to its master after processing the command 'LPUSH'";
         assert!(replica.log().contains(said), "{}", replica.log());
         assert!(!replica.terminate().expect("it is gone").success());
@@ -424,11 +424,11 @@ fn a_file_for_replicas_that_are_gone_is_given_up() {
     let mut client = primary.client();
     ok(&mut client, &["DEBUG", "POPULATE", "100000"]);
     let socket = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
-    eventually("it has begun", || primary.log().contains("Starting sync with target"));
+    primary.logs("Starting sync with target");
     assert_eq!(number(&mut client, "rdb_bgsave_in_progress"), 1);
     drop(socket);
     eventually("the snapshot has ended", || number(&mut client, "rdb_bgsave_in_progress") == 0);
-    eventually("the log says so", || primary.log().contains("Synchronization with replica"));
+    primary.logs("Synchronization with replica");
 }
 
 /// `repl-timeout` holds for a snapshot that is under way when it is set, and other replicas get
@@ -449,7 +449,7 @@ fn a_replica_that_is_stopped_in_its_snapshot_is_dropped() {
     until_linked(&other);
     compare(&primary, &other);
     assert_eq!(number(&mut client, "connected_slaves"), 1);
-    eventually("the log says why", || primary.log().contains("failed: "));
+    primary.logs("failed: ");
 }
 
 /// A replica says nothing but empty lines while it loads, and is kept. A silent one is dropped:
@@ -468,7 +468,7 @@ fn a_replica_that_is_silent_while_it_loads_is_dropped() {
         loads.write_all(b"\n").expect("it is kept");
         number(&mut client, "connected_slaves") == 1
     });
-    eventually("the log says so", || primary.log().contains("Disconnecting timedout replica"));
+    primary.logs("Disconnecting timedout replica");
     loads.write_all(b"REPLCONF ACK 0\r\n").expect("it is kept");
     eventually("it is online", || field(&mut client, "slave0").contains("state=online"));
 }

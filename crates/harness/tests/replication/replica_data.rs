@@ -224,13 +224,13 @@ fn an_empty_replica_loads_at_once() {
 
     let arguments = ["--repl-diskless-load", "on-empty-db"];
     let replica = replica_of(&primary, &arguments);
-    assert!(replica.log().contains("to parser"), "{}", replica.log());
+    replica.logs("to parser");
     let replica = dunlin(&arguments);
     let mut theirs = replica.client();
     ok(&mut theirs, &["SET", "k", "v"]);
     ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     until_linked(&replica);
-    assert!(replica.log().contains("to disk"), "{}", replica.log());
+    replica.logs("to disk");
     compare(&primary, &replica);
 }
 

@@ -66,7 +66,7 @@ fn the_soft_limit_cuts_off_after_its_time_and_only_behind_the_backlog() {
     assert_eq!(replicas(&mut of_kept), 1, "the backlog has what it lacks");
     assert_eq!(replicas(&mut of_long), 1, "its time is not over");
     assert_eq!(number(&mut client, "client_output_buffer_limit_disconnections"), 1);
-    eventually("the log says so", || primary.log().contains("is too far behind"));
+    primary.logs("is too far behind");
     drop((kept, long));
     // It comes back, by a snapshot, and stays.
     hang(&replica, false).expect("it goes on");

@@ -49,7 +49,7 @@ fn until_it_waits(client: &mut Client) {
 }
 
 fn until_logged(server: &Server, line: &str) {
-    eventually(line, || server.log().contains(line));
+    server.logs(line);
 }
 
 fn until_gone(mut server: Server) -> String {

@@ -236,7 +236,7 @@ fn a_full_disk_delays_nothing_and_is_shown() {
     }
     assert!(number(&mut client, "audit_log_dropped") > 0);
     assert_eq!(number(&mut client, "audit_log_lines"), 0);
-    assert!(server.log().contains("The audit log cannot be written: No space left on device"));
+    server.logs("The audit log cannot be written: No space left on device");
     assert!(server.stop().unwrap().success());
 }
 

@@ -29,7 +29,7 @@ fn a_crash_leaves_a_report_with_a_stack_trace() {
     ] {
         let server = start();
         ask(&server, &["DEBUG", subcommand]);
-        eventually("the end of the report", || server.log().contains("BUG REPORT END"));
+        server.logs("BUG REPORT END");
         let log = server.log();
         assert!(log.contains(reason), "{subcommand}: {log}");
         assert!(log.contains("STACK TRACE"), "{subcommand}: {log}");

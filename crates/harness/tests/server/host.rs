@@ -105,15 +105,15 @@ fn ways_to_go() {
         // A signal is obeyed by housekeeping; until then it can be taken back.
         assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "1"]).unwrap(), ok());
         signal(server.process_id(), "TERM").unwrap();
-        eventually("noticed", || server.log().contains("Received SIGTERM scheduling shutdown..."));
+        server.logs("Received SIGTERM scheduling shutdown...");
         assert_eq!(client.command(&["SHUTDOWN", "ABORT"]).unwrap(), ok());
-        eventually("a line in the log", || server.log().contains("Shutdown manually aborted"));
+        server.logs("Shutdown manually aborted");
         assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "0"]).unwrap(), ok());
         assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
         // No reply, the connection ends, and so does the process, well.
         client.send(&["SHUTDOWN", "NOSAVE", "NOW", "FORCE", "SAFE"]).unwrap();
         client.expect_closed().unwrap();
-        eventually("gone", || server.log().contains("ready to exit, bye bye..."));
+        server.logs("ready to exit, bye bye...");
         eventually("a line in the log", || {
             server.log().contains("User requested shutdown... (user request from 'id=")
         });
@@ -133,10 +133,10 @@ fn two_signals_are_one_too_many_only_for_sigint() {
         let mut client = server.client();
         assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "1"]).unwrap(), ok());
         signal(server.process_id(), "INT").unwrap();
-        eventually("noticed", || server.log().contains("Received SIGINT scheduling shutdown..."));
+        server.logs("Received SIGINT scheduling shutdown...");
         signal(server.process_id(), "INT").unwrap();
         client.expect_closed().unwrap();
-        eventually("at once", || server.log().contains("You insist... exiting now."));
+        server.logs("You insist... exiting now.");
         assert_eq!(server.stop().unwrap().code(), Some(1));
     }
 }
@@ -201,7 +201,7 @@ fn the_filters_of_debians_units_kill_nothing() {
         }
         assert_eq!(harness::info::field(&mut client, "rdb_last_bgsave_status"), "ok");
         assert_eq!(harness::info::field(&mut client, "aof_last_bgrewrite_status"), "ok");
-        assert!(server.log().contains("There is a filter of system calls"));
+        server.logs("There is a filter of system calls");
         // Of a file of another group, too.
         std::os::unix::fs::chown(server.directory().join("server.conf"), None, Some(1)).unwrap();
         for request in [
@@ -270,11 +270,11 @@ fn a_server_that_cannot_save_ends_at_the_second_signal() {
         // Nothing takes the place of a folder that is not empty.
         std::fs::create_dir_all(server.directory().join("dump.rdb").join("full")).unwrap();
         signal(server.process_id(), "TERM").unwrap();
-        eventually("what it says", || server.log().contains("A second signal ends it"));
+        server.logs("A second signal ends it");
         assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
         assert_eq!(client.command(&["SET", "k", "v"]).unwrap(), ok());
         signal(server.process_id(), "TERM").unwrap();
-        eventually("its end", || server.log().contains("ready to exit, bye bye..."));
+        server.logs("ready to exit, bye bye...");
     }
 }
 

@@ -62,7 +62,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         refusal.starts_with("MISCONF Errors writing to the AOF file: No space left"),
         "{refusal}"
     );
-    assert!(server.log().contains("appendonly.aof.1.incr.aof"), "{}", server.log());
+    server.logs("appendonly.aof.1.incr.aof");
     assert_eq!(field(&mut client, "aof_last_write_status"), "err");
     check_keys(&server, count);
     // Neither a save nor a rewrite has room; both say so, and leave none of it behind.
@@ -108,7 +108,7 @@ fn always_keeps_what_it_acknowledged_on_a_full_disk() {
     let (count, refusal) = write_until_refused(&mut server.client(), 0);
     assert!(refusal.starts_with("gone: "), "{refusal}");
     let said = "Can't recover from AOF write error when the AOF fsync policy is 'always'";
-    eventually(said, || server.log().contains(said));
+    server.logs(said);
     fs::remove_file(&ballast).unwrap();
     crash(&mut server);
     check_keys(&server, count);
@@ -169,8 +169,9 @@ fn a_snapshot_without_room_leaves_the_old_one_and_stops_writes_until_one_succeed
     let before = fs::read(&file).unwrap();
     // A second one of this size has no room beside the first.
     let ballast = ballast(&disk);
+    let log = server.log();
     assert_eq!(snapshot(&mut client), "err");
-    assert!(server.log().contains("No space left on device"), "{}", server.log());
+    hears(&server, &log, "No space left on device");
     assert!(fs::read(&file).unwrap() == before, "the old snapshot is whole");
     let refusal = ask(&mut client, "SET k v").shown();
     assert!(refusal.starts_with("MISCONF"), "{refusal}");

@@ -60,8 +60,8 @@ fn always_ends_rather_than_acknowledge_what_is_not_on_the_disk() {
         faults.set(&[(call, error, ".incr.aof")]);
         let reply = client.command(&["RPUSH", "list", "20"]);
         assert!(reply.is_err(), "{call}: {reply:?}\n{}", server.log());
-        eventually(said, || server.log().contains(said));
-        assert!(server.log().contains("appendonly.aof.1.incr.aof"), "{}", server.log());
+        server.logs(said);
+        server.logs("appendonly.aof.1.incr.aof");
         faults.set(&[]);
         server.kill().unwrap();
         server.start_again().unwrap();

@@ -28,7 +28,7 @@ fn files_without_a_manifest_are_not_overwritten_by_a_server_that_runs() {
             assert_eq!(&fs::read(patient.log_path(name)).unwrap(), bytes, "{what}: {name}");
         }
         assert!(!patient.log_path(MANIFEST).exists(), "{what}");
-        eventually(what, || patient.server.log().contains("would be overwritten"));
+        patient.server.logs("would be overwritten");
     };
     let reply = client.command(&["CONFIG", "SET", "appendonly", "yes"]).unwrap();
     let said = reply.text().map(|text| String::from_utf8_lossy(text).into_owned());
@@ -115,7 +115,7 @@ fn a_file_that_appears_while_the_server_runs_is_not_overwritten() {
     let mut client = patient.server.client();
     rewrite(&mut client);
     assert_eq!(fs::read(patient.log_path(SECOND)).unwrap(), precious);
-    eventually("a word", || patient.server.log().contains("does not name it"));
+    patient.server.logs("does not name it");
     fs::remove_file(patient.log_path(SECOND)).unwrap();
     rewrite(&mut client);
     ok(&mut client, &["SET", "k", "v"]);
