@@ -12,7 +12,7 @@ use std::process::Command;
 /// The variable that has Dunlin ask the system for memory in small pieces, of 32 MiB. It begins
 /// with a piece of a gigabyte otherwise, and a limit of its address space would be felt only beyond
 /// that.
-pub const SMALL_PIECES: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "32768");
+const SMALL_PIECES: (&str, &str) = ("MIMALLOC_ARENA_RESERVE", "32768");
 
 /// Returns the program with that in its environment.
 pub fn in_small_pieces(program: &Program) -> Program {

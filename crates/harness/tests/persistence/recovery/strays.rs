@@ -3,7 +3,7 @@
 use super::{BASE, INCR, MANIFEST, NAMES, Patient};
 use harness::client::{Client, encode, ok};
 use harness::reply::Reply;
-use harness::wait::{eventually, until_not_rewriting};
+use harness::wait::until_not_rewriting;
 use std::fs;
 
 /// What must not change.
