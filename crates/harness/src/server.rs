@@ -324,7 +324,7 @@ impl Server {
         eventually(words, || self.log().contains(words));
     }
 
-    /// What a server that has ended has logged: with its last words, which may still be in the pipe.
+    /// What a server that has ended has logged. Its last words may still be in the pipe.
     pub fn log_of_ended(&self) -> String {
         // The threads that collect it hold it until they find the end. A process that the server
         // has started may keep the pipe open.
