@@ -532,15 +532,17 @@ def notes():
             return yaml.safe_load(done.stdout)["text"]
 
         for file, more, wanted, unwanted in [
-            ("etcd.yaml", [], ["NO DATABASE"], ["NO PASSWORD"]),
+            ("etcd.yaml", ["--set", "resources.requests.cpu=1"], ["NO DATABASE"], ["NO PASSWORD", "NO PROCESSOR"]),
             ("cluster.yaml", [], ["NO PASSWORD", "database lone", "database cache"], ["NO DATABASE", "database sessions"]),
+            ("kubelet.yaml", ["--set", "resources.requests.cpu=null"], ["NO PROCESSOR", "loses its primaries"], ["NO PASSWORD"]),
             ("server-tls.yaml", [], ["NO PASSWORD"], ["get secret"]),
+            ("server.yaml", ["--set", "resources.limits.cpu=1"], ["get secret"], ["NO PROCESSOR"]),
             ("server.yaml", [], ["get secret t-dunlin -o jsonpath='{.data.password}'"], ["NO PASSWORD"]),
         ]:
             text = said(file, *more)
             if not all(part in text for part in wanted) or any(part in text for part in unwanted):
                 fail(f"{file}: the notes say {text}")
-    passed("the notes say that there is no database, and no password")
+    passed("the notes say that there is no database, no password, and no processor")
 
 
 def alarms():
