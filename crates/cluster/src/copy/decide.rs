@@ -4,7 +4,7 @@
 use super::{Action, Copy, Facts, Role, Switching};
 use crate::Moment;
 use crate::change;
-use crate::coordinator::Transaction;
+use crate::coordinator::{Change, Transaction};
 use crate::promotion::{self, Election};
 use crate::topology::{Holder, Replica};
 use crate::view::{self, Fence};
@@ -54,7 +54,11 @@ impl Copy {
             let alive = self.alive()?;
             let told =
                 promotion::tell_rollback(view, shard, self.me, (self.known.as_ref()?, alive));
-            self.is_telling = true;
+            let key = view.keys.topology(view.database);
+            self.telling = told.changes.iter().find_map(|change| match change {
+                Change::Put { key: of, value, .. } if *of == key => Some(view::digest(value)),
+                _ => None,
+            });
             return Some(told);
         }
         if !self.is_registered(view) {

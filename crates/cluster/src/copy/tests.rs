@@ -52,6 +52,7 @@ fn view(holder: Id) -> View {
         fences: BTreeMap::new(),
         switches: BTreeMap::new(),
         rolled_back: None,
+        history: Default::default(),
     }
 }
 

@@ -40,8 +40,7 @@ fn a_shard_that_etcd_has_forgotten_elects_a_primary() {
             world.run(20);
             world.etcd.back_up();
             for _ in 0..1 + seed % 2 {
-                let at = world.servers.iter().position(|server| server.leads().is_some());
-                let at = at.expect("a copy leads");
+                let at = world.leader();
                 world.crash(at);
                 world.run(12);
                 world.restart_after(at, false);
@@ -56,5 +55,34 @@ fn a_shard_that_etcd_has_forgotten_elects_a_primary() {
             world.settle();
             assert_eq!(world.counts.recoveries, recoveries, "seed {seed}, quorum {quorum}");
         }
+    }
+}
+
+/// The holder of the backup has been cut off since, and leads on. What others do raises the numbers
+/// of the coordinator above those that its successor knew. Only then the successor reads.
+#[test]
+fn copies_find_out_when_the_numbers_of_another_history_are_greater() {
+    for seed in 1..=20 {
+        let mut world = World::with(seed, 1, 3, 2);
+        world.faults.end();
+        world.run(20);
+        world.etcd.back_up();
+        let former = world.leader();
+        world.cut_off(former);
+        world.run(12);
+        world.faults.mend_network();
+        let others = (0..world.servers.len()).filter(|&at| at != former);
+        others.for_each(|at| world.cut_off_from_etcd(at));
+        world.roll_back();
+        (0..20).for_each(|_| world.use_up_an_epoch());
+        world.run(2);
+        assert!(world.servers[former].leads().is_some(), "seed {seed}");
+        assert_eq!(world.counts.reelections, 0, "seed {seed}: no other has read yet");
+        world.faults.mend_network();
+        world.run(20);
+        assert_eq!(world.counts.reelections, 1, "seed {seed}");
+        let recoveries = world.counts.recoveries;
+        world.settle();
+        assert_eq!(world.counts.recoveries, recoveries, "seed {seed}");
     }
 }
