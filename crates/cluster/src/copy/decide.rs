@@ -50,7 +50,12 @@ impl Copy {
         if self.told.is_some() {
             return None;
         }
-        if self.is_store_behind {
+        let is_registered = self.is_registered(view);
+        // Copies of some shard have found out, so this one may have a successor that is forgotten.
+        // If it led on in an epoch above that one's, positions would say that it has more.
+        let is_doubtful =
+            view.rolled_back.is_some() && shard.holder == self.myself() && !is_registered;
+        if self.is_store_behind || is_doubtful {
             let alive = self.alive()?;
             let told =
                 promotion::tell_rollback(view, shard, self.me, (self.known.as_ref()?, alive));
@@ -61,7 +66,7 @@ impl Copy {
             });
             return Some(told);
         }
-        if !self.is_registered(view) {
+        if !is_registered {
             let alive = self.alive()?;
             let is_first = shard.is_unborn() && shard.holder.id == self.me;
             let leads = (is_first || shard.holder == self.myself()) && facts.is_whole;
