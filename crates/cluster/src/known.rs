@@ -123,3 +123,21 @@ pub fn look_back(
     };
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_an_earlier_version_is_read_and_knows_the_revision_alone() {
+        let line =
+            br#"{"database":"0707070707070707070707070707070707070707","topology":9,"newest":3,
+            "quorum":2,"fence":2,"member":18446744073709551615}"#;
+        let known = Known::parse(line).expect("it is readable");
+        assert_eq!((known.topology, known.digest), (9, None));
+        assert!(known.is(9, 1) && known.is(9, 2) && !known.is(10, 1));
+        let known = Known { digest: Some(1), ..known };
+        assert_eq!(Known::parse(&known.line()), Some(known.clone()));
+        assert!(known.is(9, 1) && !known.is(9, 2));
+    }
+}
