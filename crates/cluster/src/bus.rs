@@ -78,6 +78,7 @@ mod tests {
             fences: BTreeMap::new(),
             switches: BTreeMap::new(),
             rolled_back: None,
+            history: Default::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::change;
 use crate::coordinator::{Coordinator, Failure, Outcome, Revision, Transaction};
 use crate::copy::{Action, Call, Copy, Facts};
 use crate::id::{Id, Incarnation};
+use crate::known::look_back;
 use crate::stored::check_writer;
 use crate::topology::Replica;
 use crate::view::{self, Alive, Keys, View};
@@ -189,7 +190,11 @@ impl<C: Coordinator> Driver<C> {
     fn read_database(&mut self, database: Id) -> Result<Option<View>, Failure> {
         let range = self.coordinator.range(&self.keys.database(database), None)?;
         let view = View::decode(&self.keys, database, &range);
-        let view = view.map_err(|error| Failure::Unreadable(error.0))?;
+        let mut view = view.map_err(|error| Failure::Unreadable(error.0))?;
+        if let Some(view) = &mut view {
+            let known = self.copy().known().cloned();
+            look_back(&mut self.coordinator, view, known.as_ref())?;
+        }
         if view.is_none() {
             let key = self.keys.write_again(database);
             let order = range.items.iter().find(|item| item.key == key);

@@ -1,11 +1,19 @@
-//! What a copy knew last of its shard. A coordinator that knows less was started again with older
+//! What a copy knew last of its shard. A coordinator that never had it was started again with older
 //! files, for example those of a backup.
 //!
 //! The host keeps this on its disk, so that a process that is started later knows it as well.
+//!
+//! **Less than was known.** The revision of the topology and the greatest epoch only grow, so a
+//! lesser one tells ([`Known::is_lost_in`]).
+//!
+//! **Another history.** A coordinator with older files goes on counting: in time it has greater
+//! revisions and epochs than were known. But it has another topology at the revision that was
+//! known, or none. So a view with a newer topology counts only when the coordinator has shown the
+//! one of before ([`look_back`]). If its history does not go back so far, the numbers alone tell.
 
-use crate::coordinator::Revision;
+use crate::coordinator::{Coordinator, Failure, Revision};
 use crate::id::{Epoch, Id, Incarnation};
-use crate::view::{View, encode};
+use crate::view::{View, digest, encode};
 use serde::{Deserialize, Serialize};
 
 /// See the head of this file.
@@ -27,6 +35,9 @@ pub struct Known {
     /// Versions that have no such port do not say it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_bus: bool,
+    /// The digest of the topology's value. Earlier versions do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<u64>,
 }
 
 /// Tells a field that is left out.
@@ -52,6 +63,7 @@ impl Known {
                 Some(at) => at.value.bus_port > 0,
                 None => before.is_some_and(|known| known.has_bus),
             },
+            digest: Some(view.history.digest),
         })
     }
 
@@ -67,11 +79,65 @@ impl Known {
         serde_json::from_slice(line).ok()
     }
 
-    /// Returns whether a view that was read later shows an earlier state. Revisions and epochs of a
-    /// coordinator only grow.
+    /// Returns whether a view that was read later is one of a coordinator that was rolled back:
+    /// its revision or its epoch is less than was known, or its history is another one.
     pub fn is_lost_in(&self, view: &View) -> bool {
         let topology = &view.topology;
         view.database == self.database
-            && (topology.revision < self.topology || topology.value.epoch < self.newest)
+            && (topology.revision < self.topology
+                || topology.value.epoch < self.newest
+                || view.history.is_another)
+    }
+
+    /// Returns whether this is what was known of a topology of this revision and digest.
+    fn is(&self, revision: Revision, digest: u64) -> bool {
+        self.topology == revision && self.digest.is_none_or(|known| known == digest)
+    }
+}
+
+/// Finds out whether the coordinator whose view this is has ever had the topology that was known.
+/// This costs a call when the topology is a newer one. A history that does not go back so far says
+/// nothing.
+///
+/// # Errors
+/// The coordinator does not answer, so the view does not count.
+pub fn look_back(
+    coordinator: &mut impl Coordinator,
+    view: &mut View,
+    known: Option<&Known>,
+) -> Result<(), Failure> {
+    let Some(known) = known.filter(|known| known.database == view.database) else { return Ok(()) };
+    let read = view.topology.revision;
+    view.history.is_another = if read > known.topology {
+        let key = view.keys.topology(view.database);
+        let before = match coordinator.range(&key, Some(known.topology)) {
+            Ok(before) => before,
+            Err(Failure::Compacted(_)) => return Ok(()),
+            Err(failure) => return Err(failure),
+        };
+        let of_then = before.items.iter().find(|item| item.key == key);
+        !of_then.is_some_and(|item| known.is(item.revision, digest(&item.value)))
+    } else {
+        // One of an earlier revision tells by its number.
+        read == known.topology && !known.is(read, view.history.digest)
+    };
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_an_earlier_version_is_read_and_knows_the_revision_alone() {
+        let line =
+            br#"{"database":"0707070707070707070707070707070707070707","topology":9,"newest":3,
+            "quorum":2,"fence":2,"member":18446744073709551615}"#;
+        let known = Known::parse(line).expect("it is readable");
+        assert_eq!((known.topology, known.digest), (9, None));
+        assert!(known.is(9, 1) && known.is(9, 2) && !known.is(10, 1));
+        let known = Known { digest: Some(1), ..known };
+        assert_eq!(Known::parse(&known.line()), Some(known.clone()));
+        assert!(known.is(9, 1) && !known.is(9, 2));
     }
 }

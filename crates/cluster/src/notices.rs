@@ -152,6 +152,7 @@ mod tests {
             fences: Default::default(),
             switches: Default::default(),
             rolled_back: None,
+            history: Default::default(),
         }
     }
 

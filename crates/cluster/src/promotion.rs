@@ -283,6 +283,8 @@ pub fn tell_rollback(
     transaction.changes.push(view.put_alive(copy, alive));
     let at = RolledBack::new(known.topology, view.topology.revision);
     let at = match &view.rolled_back {
+        // Others have found out, and this copy only is in doubt.
+        Some(before) if !known.is_lost_in(view) => before.value.clone(),
         Some(before) => before.value.with(&at),
         None => at,
     };

@@ -18,6 +18,7 @@ use crate::topology::{Holder, Invalid, ROLLED_BACK, Topology, is_zero};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use structs::crc64::crc64;
 
 /// Where a cluster's keys are.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -197,6 +198,18 @@ pub struct View {
     pub switches: BTreeMap<Id, At<Switch>>,
     /// The coordinator was rolled back, and no operator has said yet that all is right.
     pub rolled_back: Option<At<RolledBack>>,
+    /// How the topology continues what the reader knew.
+    pub history: History,
+}
+
+/// How a topology that was read continues one that was known before. See
+/// [`crate::known::look_back`].
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct History {
+    /// The digest of the topology's value, as it was read.
+    pub digest: u64,
+    /// The coordinator never had the topology that was known: it is one of another history.
+    pub is_another: bool,
 }
 
 /// Hashes the revision only: it decides what a database contains.
@@ -214,6 +227,7 @@ impl View {
         let (mut alive, mut fences) = (BTreeMap::new(), BTreeMap::new());
         let mut switches = BTreeMap::new();
         let mut rolled_back = None;
+        let mut history = History::default();
         for item in &range.items {
             let Some(name) = item.key.strip_prefix(&prefix) else {
                 return Err(Invalid(format!("{} is no key of the database", item.key)));
@@ -225,6 +239,7 @@ impl View {
                 ["topology"] => {
                     let value = Topology::decode(&item.value)?;
                     topology = Some(At { value, revision: item.revision });
+                    history.digest = digest(&item.value);
                 }
                 ["alive", copy] if is_id(copy) => {
                     alive.insert(id(copy)?, read(item)?);
@@ -250,6 +265,7 @@ impl View {
             fences,
             switches,
             rolled_back,
+            history,
         }))
     }
 
@@ -352,6 +368,12 @@ pub fn read_home(value: &[u8]) -> Result<Id, Invalid> {
 /// Returns the change that says that a copy of a database has a lease.
 pub(crate) fn put_alive(keys: &Keys, database: Id, copy: Id, alive: Alive) -> Change {
     Change::Put { key: keys.alive(database, copy), value: encode(&alive), lease: Some(alive.lease) }
+}
+
+/// Returns the digest of a topology's value. Files have it ([`crate::known::Known::digest`]), so it
+/// stays as it is.
+pub(crate) fn digest(value: &[u8]) -> u64 {
+    crc64(0, value)
 }
 
 /// Returns a value for etcd.

@@ -4,7 +4,7 @@
 use super::{Action, Copy, Facts, Role, Switching};
 use crate::Moment;
 use crate::change;
-use crate::coordinator::Transaction;
+use crate::coordinator::{Change, Transaction};
 use crate::promotion::{self, Election};
 use crate::topology::{Holder, Replica};
 use crate::view::{self, Fence};
@@ -50,14 +50,23 @@ impl Copy {
         if self.told.is_some() {
             return None;
         }
-        if self.is_store_behind {
+        let is_registered = self.is_registered(view);
+        // Copies of some shard have found out, so this one may have a successor that is forgotten.
+        // If it led on in an epoch above that one's, positions would say that it has more.
+        let is_doubtful =
+            view.rolled_back.is_some() && shard.holder == self.myself() && !is_registered;
+        if self.is_store_behind || is_doubtful {
             let alive = self.alive()?;
             let told =
                 promotion::tell_rollback(view, shard, self.me, (self.known.as_ref()?, alive));
-            self.is_telling = true;
+            let key = view.keys.topology(view.database);
+            self.telling = told.changes.iter().find_map(|change| match change {
+                Change::Put { key: of, value, .. } if *of == key => Some(view::digest(value)),
+                _ => None,
+            });
             return Some(told);
         }
-        if !self.is_registered(view) {
+        if !is_registered {
             let alive = self.alive()?;
             let is_first = shard.is_unborn() && shard.holder.id == self.me;
             let leads = (is_first || shard.holder == self.myself()) && facts.is_whole;

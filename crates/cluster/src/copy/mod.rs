@@ -150,8 +150,8 @@ pub struct Copy {
     entries: (Option<Epoch>, Epoch),
     /// The coordinator has been rolled back behind what is known.
     is_store_behind: bool,
-    /// The transaction that is under way tells the coordinator so.
-    is_telling: bool,
+    /// The transaction that is under way tells the coordinator so, by a topology of this digest.
+    telling: Option<u64>,
     /// It has been told, with this revision. No view that counts has been read since.
     told: Option<Revision>,
     role: Role,
@@ -215,7 +215,7 @@ impl Copy {
             known: None,
             entries: (None, Epoch(0)),
             is_store_behind: false,
-            is_telling: false,
+            telling: None,
             told: None,
             role: Role::Nothing,
             refused: None,
@@ -407,7 +407,8 @@ impl Copy {
         }
         let is_lost = self.known.as_ref().is_some_and(|known| known.is_lost_in(&view));
         // What the coordinator says from the moment on at which it was told counts.
-        let is_told = self.told.is_some_and(|told| view.topology.revision >= told);
+        let is_told = self.told.is_some_and(|told| view.topology.revision >= told)
+            && !view.history.is_another;
         match !is_told && (is_lost || self.is_store_behind) {
             true => self.leave_role(),
             false if is_told => {
@@ -450,10 +451,14 @@ impl Copy {
     /// The reply to [`Action::Commit`]. What the transaction did is seen in the next view.
     pub fn committed(&mut self, now: Moment, outcome: Outcome) {
         self.is_committing = false;
-        if std::mem::take(&mut self.is_telling)
+        if let Some(digest) = self.telling.take()
             && let Outcome::Done(revision) = outcome
         {
             self.told = Some(revision);
+            // A coordinator that is rolled back again before the next read has never been told.
+            if let Some(known) = &mut self.known {
+                (known.topology, known.digest) = (revision, Some(digest));
+            }
         }
         if outcome == Outcome::Conflict
             && let Some((_, switching @ Switching::Sent)) = &mut self.switch
@@ -472,7 +477,7 @@ impl Copy {
             Call::Read => self.is_reading = false,
             Call::Commit => {
                 self.is_committing = false;
-                self.is_telling = false;
+                self.telling = None;
                 if let Some((_, switching @ Switching::Sent)) = &mut self.switch {
                     *switching = Switching::Unknown;
                 }

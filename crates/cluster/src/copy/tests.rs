@@ -52,6 +52,7 @@ fn view(holder: Id) -> View {
         fences: BTreeMap::new(),
         switches: BTreeMap::new(),
         rolled_back: None,
+        history: Default::default(),
     }
 }
 
@@ -620,6 +621,31 @@ fn a_primary_that_the_coordinator_has_forgotten_leads_no_more_and_says_so() {
     read(&mut copy, ms(15), after);
     assert!(!copy.is_store_behind());
     assert!(matches!(copy.step(ms(18), &facts())[..], [Action::Follow(..), ..]));
+}
+
+/// A copy that the coordinator names, and that has lost its lease, may have a successor that is
+/// forgotten.
+#[test]
+fn a_primary_begins_no_epoch_by_itself_while_it_is_not_known_what_is_forgotten() {
+    for is_rolled_back in [false, true] {
+        let mut named = view(ME);
+        named.alive.remove(&ME);
+        if is_rolled_back {
+            let at = crate::view::RolledBack::new(7, 5);
+            named.rolled_back = Some(At { value: at, revision: 9 });
+        }
+        let mut copy = started(named.clone());
+        let told = transaction(&copy.step(ms(2), &facts())).cloned().expect("it has no lease yet");
+        let (topology, before) = (written(&told), named.topology.value);
+        assert_eq!(topology.shards[0].is_rolled_back(), is_rolled_back);
+        assert!(topology.shards[0].epoch > before.shards[0].epoch);
+        let note = told.changes.iter().find_map(|change| match change {
+            Change::Put { key, value, .. } if key.ends_with("/rolled-back") => Some(value),
+            _ => None,
+        });
+        let noted = named.rolled_back.map(|at| crate::view::encode(&at.value));
+        assert_eq!(note, noted.as_ref(), "it knows nothing new");
+    }
 }
 
 /// What it knew is kept over a start.

@@ -50,6 +50,7 @@ fn view() -> View {
         fences: Default::default(),
         switches: Default::default(),
         rolled_back: None,
+        history: Default::default(),
     }
 }
 

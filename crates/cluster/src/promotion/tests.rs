@@ -67,6 +67,7 @@ fn view(quorum: usize, fence: usize, said: &[Said]) -> View {
         fences,
         switches: BTreeMap::new(),
         rolled_back: None,
+        history: Default::default(),
     }
 }
 

@@ -30,7 +30,10 @@ pub(crate) struct Etcd {
     items: BTreeMap<String, Value>,
     leases: BTreeMap<LeaseId, Lease>,
     next_lease: LeaseId,
-    history: Vec<(Revision, String)>,
+    /// The changes since `compacted`, with the value that each has set.
+    history: Vec<(Revision, String, Option<Vec<u8>>)>,
+    /// The keys as they were then.
+    past: BTreeMap<String, Value>,
     compacted: Revision,
     /// A copy of its files.
     backup: Option<Box<Etcd>>,
@@ -46,6 +49,7 @@ impl Etcd {
             leases: BTreeMap::new(),
             next_lease: 1,
             history: Vec::new(),
+            past: BTreeMap::new(),
             compacted: 0,
             backup: None,
         }
@@ -88,6 +92,7 @@ impl Etcd {
     /// Old changes are forgotten.
     pub(crate) fn compact(&mut self) {
         self.compacted = self.revision;
+        self.past = self.items.clone();
         self.history.clear();
     }
 
@@ -100,8 +105,31 @@ impl Etcd {
         }
         for key in keys {
             self.items.remove(&key);
-            self.history.push((self.revision, key));
+            self.history.push((self.revision, key, None));
         }
+    }
+
+    /// Returns the keys with a prefix as they were at a revision of before.
+    fn at(&self, prefix: &str, at: Revision) -> Result<Range, Failure> {
+        if at < self.compacted || at > self.revision {
+            return Err(Failure::Compacted(self.compacted));
+        }
+        let item = |key: &String, value: &[u8], revision| Item {
+            key: key.clone(),
+            value: value.to_vec(),
+            revision,
+        };
+        let past = self.past.iter().filter(|(key, _)| key.starts_with(prefix));
+        let mut items: BTreeMap<&String, Item> =
+            past.map(|(key, it)| (key, item(key, &it.bytes, it.revision))).collect();
+        let changes = self.history.iter().take_while(|(revision, ..)| *revision <= at);
+        for (revision, key, value) in changes.filter(|(_, key, _)| key.starts_with(prefix)) {
+            match value {
+                Some(value) => drop(items.insert(key, item(key, value, *revision))),
+                None => drop(items.remove(key)),
+            }
+        }
+        Ok(Range { items: items.into_values().collect(), revision: self.revision })
     }
 
     fn reachable(&self) -> Result<(), Failure> {
@@ -115,7 +143,9 @@ impl Etcd {
 impl Coordinator for Etcd {
     fn range(&mut self, prefix: &str, at: Option<Revision>) -> Result<Range, Failure> {
         self.reachable()?;
-        assert_eq!(at, None, "nothing reads the past here");
+        if let Some(at) = at {
+            return self.at(prefix, at);
+        }
         let items =
             self.items.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
         let item = |(key, value): (&String, &Value)| Item {
@@ -139,18 +169,18 @@ impl Coordinator for Etcd {
         }
         self.revision += 1;
         for change in transaction.changes.clone() {
-            let key = match change {
+            let (key, value) = match change {
                 Change::Delete { key } => {
                     self.items.remove(&key);
-                    key
+                    (key, None)
                 }
                 Change::Put { key, value: bytes, lease } => {
-                    let value = Value { bytes, revision: self.revision, lease };
+                    let value = Value { bytes: bytes.clone(), revision: self.revision, lease };
                     self.items.insert(key.clone(), value);
-                    key
+                    (key, Some(bytes))
                 }
             };
-            self.history.push((self.revision, key));
+            self.history.push((self.revision, key, value));
         }
         Ok(Outcome::Done(self.revision))
     }
@@ -184,8 +214,9 @@ impl Coordinator for Etcd {
         if from <= self.compacted {
             return Err(Failure::Compacted(self.compacted));
         }
-        let seen = self.history.iter().filter(|(at, key)| *at >= from && key.starts_with(prefix));
-        Ok(Changes { keys: seen.map(|(_, key)| key.clone()).collect(), revision: self.revision })
+        let seen =
+            self.history.iter().filter(|(at, key, _)| *at >= from && key.starts_with(prefix));
+        Ok(Changes { keys: seen.map(|(_, key, _)| key.clone()).collect(), revision: self.revision })
     }
 
     fn members(&mut self) -> Result<Vec<Member>, Failure> {

@@ -44,6 +44,11 @@ impl Faults {
         self.is_on = false;
         self.has_clock_faults = false;
     }
+
+    /// All reach each other again.
+    pub(crate) fn mend_network(&mut self) {
+        self.blocked.clear();
+    }
 }
 
 impl World {
@@ -91,7 +96,7 @@ impl World {
                     self.faults.blocked.insert((other, at));
                 }
             }
-            7 | 8 => self.faults.blocked.clear(),
+            7 | 8 => self.faults.mend_network(),
             9 => self.faults.loss = [0, 2, 10][self.rng.index(3)],
             10 => self.etcd_comes_or_goes(),
             11 => self.faults.is_flapping = !self.faults.is_flapping,
@@ -102,6 +107,18 @@ impl World {
             16 | 17 => self.etcd.back_up(),
             18 => self.roll_back(),
             _ => {}
+        }
+    }
+
+    /// A copy does not reach the coordinator any more.
+    pub(crate) fn cut_off_from_etcd(&mut self, at: usize) {
+        self.faults.blocked.insert((at, self.servers.len()));
+    }
+
+    /// A copy reaches nothing any more.
+    pub(crate) fn cut_off(&mut self, at: usize) {
+        for other in 0..self.faults.nodes {
+            self.faults.blocked.extend([(at, other), (other, at)]);
         }
     }
 

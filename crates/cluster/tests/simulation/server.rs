@@ -211,15 +211,17 @@ impl Server {
         self.is_listed = false;
     }
 
-    /// Takes a primary's data. Returns the number of entries to acknowledge, and whether a full
+    /// Takes the data of a primary, if it is the one that this copy follows: a server has no link
+    /// to any other. Returns the number of entries to acknowledge, and whether a full
     /// synchronisation began.
     pub(crate) fn take(
         &mut self,
         now: Moment,
-        stream: &Stream,
+        (from, stream): (Id, &Stream),
         fresh: u64,
     ) -> (Option<usize>, bool) {
-        if !self.machine.accepts(stream.epoch) {
+        let follows = matches!(self.machine.role(), Role::Follows(holder, _) if holder.id == from);
+        if !follows || !self.machine.accepts(stream.epoch) {
             return (None, false);
         }
         self.is_listed = stream.is_listed;

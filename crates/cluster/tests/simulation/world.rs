@@ -10,6 +10,7 @@ use cluster::Moment;
 use cluster::coordinator::{Coordinator, Failure, LeaseCall, LeaseReply, Outcome, Transaction};
 use cluster::copy::{Action, Call};
 use cluster::id::{Epoch, Id, Incarnation};
+use cluster::known::look_back;
 use cluster::topology::{Holder, Shard};
 use cluster::view::{Keys, View};
 use std::collections::{BTreeMap, BTreeSet};
@@ -146,6 +147,12 @@ impl World {
         let until = self.now + time;
         while self.next_event(until) {}
         self.now = until;
+    }
+
+    /// The first copy that leads.
+    pub(crate) fn leader(&self) -> usize {
+        let leader = self.servers.iter().position(|server| server.leads().is_some());
+        leader.expect("a copy leads")
     }
 
     pub(crate) fn trace(&self) -> Vec<String> {
@@ -330,7 +337,12 @@ impl World {
         let home = self.etcd.range(&self.keys.home(copy), None)?;
         let database: Id = serde_json::from_slice(&home.items[0].value).expect("it is an id");
         let range = self.etcd.range(&self.keys.database(database), None)?;
-        Ok(View::decode(&self.keys, database, &range).expect("it is valid"))
+        let mut view = View::decode(&self.keys, database, &range).expect("it is valid");
+        if let Some(view) = &mut view {
+            let reader = self.servers.iter().find(|server| server.id == copy);
+            look_back(&mut self.etcd, view, reader.and_then(|reader| reader.machine.known()))?;
+        }
+        Ok(view)
     }
 
     fn replied(&mut self, to: usize, run: u64, call: u64, reply: Result<Reply, Call>) {
@@ -368,7 +380,7 @@ impl World {
         let clock = server.clock(now);
         let answer = match message {
             Message::Stream(stream) => {
-                let (acknowledged, is_resync) = server.take(now, &stream, fresh);
+                let (acknowledged, is_resync) = server.take(now, (sender, &stream), fresh);
                 let (epoch, incarnation) = (stream.epoch, server.incarnation);
                 self.counts.resyncs += usize::from(is_resync);
                 acknowledged.map(|len| Message::Ack { epoch, incarnation, len })

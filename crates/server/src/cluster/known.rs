@@ -50,11 +50,12 @@ impl Notebook {
         if std::mem::replace(&mut self.is_told, is_behind) != is_behind && is_behind {
             let known = copy.known().map_or(0, |known| known.topology);
             let found = copy.view().map_or(0, |view| view.topology.revision);
+            let of = if found < known { "" } else { " of another history" };
             log!(
                 Warning,
                 "Cluster: etcd was started again with older files: this node knows the topology \
-                 of revision {known}, etcd has that of revision {found}. The copies of the shard \
-                 elect a primary by the data that they have. See docs/cluster/failures.md"
+                 of revision {known}, etcd has that of revision {found}{of}. The copies of the \
+                 shard elect a primary by the data that they have. See docs/cluster/failures.md"
             );
         }
         let known = copy.known();
@@ -125,6 +126,7 @@ mod tests {
             fence: 2,
             member: Some(Incarnation(u64::MAX)),
             has_bus: true,
+            digest: Some(5),
         };
         assert_eq!(read(&path), None, "there is no file yet");
         write(&path, &known).expect("it can be written");

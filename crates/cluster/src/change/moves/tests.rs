@@ -28,6 +28,7 @@ fn view() -> View {
         fences: BTreeMap::new(),
         switches: BTreeMap::new(),
         rolled_back: None,
+        history: Default::default(),
     }
 }
 

@@ -114,6 +114,14 @@ impl World {
         self.commit(view.replace(&topology));
     }
 
+    /// A shard that is none of these begins a leadership.
+    pub(crate) fn use_up_an_epoch(&mut self) {
+        let view = self.view_of(self.database);
+        let mut topology = view.topology.value.clone();
+        topology.epoch = topology.epoch.next();
+        self.commit(view.replace(&topology));
+    }
+
     pub(super) fn commit(&mut self, transaction: Transaction) {
         let outcome = self.etcd.commit(&transaction);
         assert!(matches!(outcome, Ok(Outcome::Done(_))), "seed {}: {outcome:?}", self.seed);
