@@ -1,10 +1,11 @@
 //! Copies that come to a shard and leave it, as transactions on the database and its topology. No
-//! I/O.
+//! I/O but for [`Of::let_go`], which asks the copies.
 
-use crate::change::address;
+use crate::change::{Step, address};
 use crate::keys::SiteKeys;
 use crate::site::{Database, Placed, Site, encode, unchanged};
 use crate::store::put;
+use crate::switch;
 use crate::unplaced;
 use cluster::change::{add_copy, add_shard, remove_copy, remove_shard};
 use cluster::coordinator::Transaction;
@@ -71,6 +72,14 @@ impl Of<'_> {
         let mut transaction = Transaction::default();
         self.replace(copies, &mut transaction);
         transaction
+    }
+
+    /// Ends a copy as soon as no other sends it requests. Until then the step waits, at this percent.
+    pub fn let_go(&self, copy: Id, percent: u8) -> Step {
+        match switch::still_sent_to(&self.at.value, self.view, copy) {
+            Some(text) => Step::Waits(percent, text),
+            None => Step::Changes(self.end(&[copy])),
+        }
     }
 
     /// Takes a copy that has ended out of everything. `None`: it has a lease, or its shard has no

@@ -88,7 +88,7 @@ fn go_on(
     let Some(old) = others.max_by_key(|it| site.used_bytes(&it.machine)) else { return Ok(None) };
     let leads = of.shard(shard).is_some_and(|shard| shard.holder.id == old.copy);
     if !leads {
-        return Ok(Some(Step::Changes(of.end(&[old.copy]))));
+        return Ok(Some(of.let_go(old.copy, 50)));
     }
     match switch::hand_over(store, database, new) {
         Ok(()) => waits(format!("{what} was handed over")),

@@ -161,7 +161,7 @@ fn give_away(
         return waits(format!("a new copy of {what} synchronises"));
     }
     if !old.is_leaving {
-        return Ok(Step::Changes(of.end(&[old.copy])));
+        return Ok(of.let_go(old.copy, 0));
     }
     if site.report(old).is_some() || view.alive.contains_key(&old.copy) {
         return waits(format!("the old copy of {what} ends"));

@@ -30,7 +30,6 @@ use crate::settings::Measure;
 use crate::site::{Database, Floor, Job, JobKind, Placed, Site, Stage};
 use crate::store::{Problem, Store};
 use crate::switch;
-use crate::talk::{self, Answer};
 use crate::tell;
 use cluster::coordinator::Transaction;
 use cluster::id::Id;
@@ -239,7 +238,7 @@ fn shrink(of: Of<'_>) -> Next {
         return Ok(None);
     };
     if let Some(primary) = of.shard(number).map(|shard| shard.holder.id)
-        && let Some(text) = still_sent_to(of, primary)
+        && let Some(text) = switch::still_sent_to(database, of.view, primary)
     {
         return Ok(Some(Step::Waits(90, text)));
     }
@@ -269,33 +268,6 @@ fn excess(
     excess
 }
 
-/// Says which copy may still send requests to one that led: it does not know yet that that one has
-/// no slots.
-fn still_sent_to(of: Of<'_>, former: Id) -> Option<String> {
-    let database = &of.at.value;
-    let name = former.to_string();
-    for placed in database.copies.iter().filter(|it| of.view.alive.contains_key(&it.copy)) {
-        let address = (&*placed.host, placed.port);
-        let answer = talk::ask_node(address, database.login(), &["CLUSTER", "NODES"], ANSWER);
-        let knows = match answer {
-            Ok(Answer::Text(nodes)) => {
-                // Slots are behind the eighth word of a line.
-                let line = nodes.lines().find(|line| line.starts_with(&name));
-                line.is_none_or(|line| line.split_whitespace().count() <= 8)
-            }
-            // What does not answer sends nothing, or is asked again.
-            _ => false,
-        };
-        if !knows {
-            let Placed { machine, port, .. } = placed;
-            return Some(format!(
-                "the copy on machine '{machine}', port {port}, does not know yet where slots are"
-            ));
-        }
-    }
-    None
-}
-
 /// Ends copies that are too many.
 fn thin(store: &mut Store, site: &Site, of: Of<'_>) -> Next {
     let database = &of.at.value;
@@ -316,7 +288,7 @@ fn thin(store: &mut Store, site: &Site, of: Of<'_>) -> Next {
         return Ok(None);
     };
     if victim.copy != leader && !is_member(victim.copy) {
-        return Ok(Some(Step::Changes(of.end(&[victim.copy]))));
+        return Ok(Some(of.let_go(victim.copy, 80)));
     }
     let others = || database.kept(number).filter(|placed| placed.copy != victim.copy);
     if let Some(waiting) = others().find(|placed| !of.view.has_member(placed.copy)) {
@@ -324,7 +296,7 @@ fn thin(store: &mut Store, site: &Site, of: Of<'_>) -> Next {
         return Ok(Some(Step::Waits(80, text)));
     }
     if victim.copy != leader {
-        return Ok(Some(Step::Changes(of.end(&[victim.copy]))));
+        return Ok(Some(of.let_go(victim.copy, 80)));
     }
     let Some(to) = others().next() else { return Ok(None) };
     Ok(Some(match switch::hand_over(store, database, to) {

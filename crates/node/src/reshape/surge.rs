@@ -16,7 +16,7 @@
 //! cancelled S leaves, too. Like a change, the job goes on from what is true: which processes are
 //! those of the beginning, and how many copies a shard has.
 
-use super::{forecast, leave, misplaced, still_sent_to};
+use super::{forecast, leave, misplaced};
 use crate::change::{self, Step, placed};
 use crate::members::Of;
 use crate::plan::{self, Planned};
@@ -138,7 +138,11 @@ impl Look<'_> {
             return Some(self.hand_over(store, next));
         }
         let ends = || self.restart.end_process(database, next);
-        Some(self.waits(still_sent_to(self.of, next.copy).unwrap_or_else(ends)))
+        Some(self.waits(self.still_sent_to(next).unwrap_or_else(ends)))
+    }
+
+    fn still_sent_to(&self, former: &Placed) -> Option<String> {
+        switch::still_sent_to(self.database(), self.of.view, former.copy)
     }
 
     /// Adds a copy to a shard.
@@ -170,7 +174,7 @@ impl Look<'_> {
         if self.leads(leaving) {
             return self.hand_over(store, leaving);
         }
-        match still_sent_to(self.of, leaving.copy) {
+        match self.still_sent_to(leaving) {
             Some(text) => self.waits(text),
             None => Step::Changes(self.end(leaving)),
         }
