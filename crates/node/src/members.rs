@@ -74,7 +74,8 @@ impl Of<'_> {
         transaction
     }
 
-    /// Ends a copy as soon as no other sends it requests. Until then the step waits, at this percent.
+    /// Ends a copy as soon as no other sends it requests. Until then the step waits, at this
+    /// percent.
     pub fn let_go(&self, copy: Id, percent: u8) -> Step {
         match switch::still_sent_to(&self.at.value, self.view, copy) {
             Some(text) => Step::Waits(percent, text),
