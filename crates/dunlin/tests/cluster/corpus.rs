@@ -187,6 +187,8 @@ fn a_node_starts_from_the_folder_and_the_values_of_each_release() {
         ];
         assert!(machine.start_with(&words.map(str::to_owned)), "the node does not start");
         until_ok(&machine, "words");
+        // A copy reads a moment later than its node that all shards have primaries.
+        eventually("it serves", || !client(COPIES).command(&["GET", "text"]).unwrap().is_error());
         expect_answers(&mut client(COPIES), &release, "cluster.json");
         let mut reader = client(COPIES);
         assert_eq!(plain(&reader.command(&["AUTH", "reader", "secret"]).unwrap()), "OK");
@@ -201,6 +203,7 @@ fn a_node_starts_from_the_folder_and_the_values_of_each_release() {
         let (is_done, text) = machine.ask(&words);
         assert!(is_done && text.contains("done"), "{text}");
         until_ok(&machine, "again");
+        eventually("it serves", || !client(restored).command(&["GET", "text"]).unwrap().is_error());
         expect_answers(&mut client(restored), &release, "cluster.json");
     }
 }
