@@ -66,6 +66,7 @@ def live(cluster):
     for step in os.environ.get("STEPS", STEPS).split():
         print(f"--- {step}, after {time.monotonic() - began:.0f} s", flush=True)
         getattr(test, step)()
+        test.check_ledgers(step)
 
 
 class Test:
@@ -442,14 +443,21 @@ class Test:
             fail(f"the copies are on {self.copies()}, nodes are {names()}")
         passed("five nodes become three: drained, gone, forgotten")
 
-    def audit(self):
-        """No write of any of the scenarios is lost."""
+    def check_ledgers(self, step):
+        """No write of this scenario, or of one before it, is lost. Returns what each audit has counted."""
+        counts = []
         for ledger in self.ledgers:
             done = run(PROGRAM, "bench", "audit", *self.target(), ledger, check=False)
             if done.returncode:
-                fail(f"{ledger}: acknowledged writes are lost: {done.stdout}{done.stderr}")
+                fail(f"after {step}, {ledger}: acknowledged writes are lost: {done.stdout}{done.stderr}")
             said = [line.strip() for line in done.stdout.splitlines() if "acknowledged" in line or "lost" in line]
-            print(f"    {os.path.basename(ledger)}: {', '.join(said)}", flush=True)
+            counts.append(f"{os.path.basename(ledger)}: {', '.join(said)}")
+        return counts
+
+    def audit(self):
+        """What all scenarios have written."""
+        for count in self.check_ledgers("all"):
+            print(f"    {count}", flush=True)
         passed(f"no acknowledged write of {len(self.ledgers)} ledgers is lost")
 
     # --- TLS
