@@ -48,8 +48,7 @@ fn a_copy_that_was_not_restarted_makes_the_others_wait_for_all() {
         let mut world = World::with(seed, 1, 3, 2);
         world.faults.end();
         world.run(20);
-        let at = world.servers.iter().position(|server| server.leads().is_some());
-        let at = at.expect("a copy leads");
+        let at = world.leader();
         let other = (at + 1) % 3;
         world.servers.iter_mut().for_each(|server| server.is_synced = false);
         [at, other].into_iter().for_each(|at| world.crash(at));

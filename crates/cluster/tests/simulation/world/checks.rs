@@ -15,6 +15,14 @@ use std::collections::BTreeSet;
 const UNSURE: Moment = Moment::from_secs(12);
 
 impl World {
+    /// Faults stop; the copies come together, and no operator has to recover a shard for that.
+    pub(crate) fn settle_without_operator(&mut self) {
+        let before = self.counts.recoveries;
+        self.settle();
+        let (seed, quorum) = (self.seed, self.quorum);
+        assert_eq!(self.counts.recoveries, before, "seed {seed}, quorum {quorum}");
+    }
+
     /// Faults stop; the copies come together.
     pub(crate) fn settle(&mut self) {
         self.stop_faults();
