@@ -7,7 +7,7 @@
 use super::save;
 use crate::cluster::leave;
 use crate::log;
-use crate::replication::catch_up::Target;
+use crate::replication::catch_up::{self, Target};
 use engine::append_log::LogState;
 use engine::clock::now;
 use engine::engine::{OnConflict, ShutdownRequest};
@@ -211,15 +211,18 @@ fn start(mut stage: MutexGuard<'static, Stage>, request: ShutdownRequest) {
 fn wait_for_replicas(engine: &Engine) -> Target {
     let timeout = Duration::from_secs(engine.config.shutdown_timeout().into());
     let waits = |stage: &Stage| matches!(stage, Stage::Waits(request) if !request.now);
-    let target = Target::now(engine);
     // Pausing writes would wait for the script, which may be endless.
     let is_held_up = engine.scripts.running.is_busy();
-    if is_held_up || timeout.is_zero() || target.is_reached(engine) || !waits(&stage()) {
+    if is_held_up || timeout.is_zero() || !catch_up::has_replicas(engine) || !waits(&stage()) {
+        return Target::now(engine);
+    }
+    // Before the first look: a write that is acknowledged behind it would be on no replica.
+    let target = Target::pause(engine);
+    if target.is_reached(engine) {
         return target;
     }
     let until = Instant::now() + timeout;
     engine.last_wait.begin(Millis(now().0.saturating_add(timeout.as_millis() as i64)));
-    let target = Target::pause(engine);
     let mut stage = stage();
     while waits(&stage) && Instant::now() < until && !target.is_reached(engine) {
         stage = wait_timeout(&CHANGED, stage, LOOK, |stage| waits(stage));

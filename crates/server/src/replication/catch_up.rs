@@ -23,6 +23,11 @@ fn counts(engine: &Engine, link: &Link) -> bool {
     !link.is_old && !link.facts.rdb_only && engine.votes.counts(link)
 }
 
+/// Returns whether there is a replica that counts.
+pub fn has_replicas(engine: &Engine) -> bool {
+    engine.replicas.primary().replicas().any(|link| counts(engine, link))
+}
+
 impl Target {
     /// Returns the present end of the journal as the target.
     pub fn now(engine: &Engine) -> Target {
