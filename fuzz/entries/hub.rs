@@ -110,7 +110,7 @@ fn shared(is_cluster: bool, needs_password: bool) -> Arc<Shared> {
     let shared = Shared::new(pool);
     if is_cluster {
         shared.change(|topology| {
-            topology.servers = vec![address(1), address(2)];
+            topology.servers = vec![address(1).into(), address(2).into()];
             topology.ejected = vec![None, None];
             topology.slots = (0..route::slots::SLOTS).map(|slot| Some((slot % 2) as u16)).collect();
         });

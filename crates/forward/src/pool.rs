@@ -23,11 +23,28 @@ use structs::sync::lock;
 /// Servers that there can be places for; a cluster's nodes come and go.
 pub const MAX_SERVERS: usize = 1024;
 
+/// Where a server is, and by which of the pool's rules of TLS it is reached there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its address.
+    pub address: Address,
+    /// The rules, as [`Shared::set_server_rules`] numbers them. They belong to the port: links to
+    /// other ports of the same servers may still be made by others.
+    pub rules: usize,
+}
+
+impl From<Address> for Place {
+    /// Of a pool with one set of rules.
+    fn from(address: Address) -> Place {
+        Place { address, rules: 0 }
+    }
+}
+
 /// Which servers there are, and which are to be used.
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
-    /// Addresses, by the servers' numbers. A number never comes to mean another role.
-    pub servers: Vec<Address>,
+    /// Places, by the servers' numbers. A number never comes to mean another role.
+    pub servers: Vec<Place>,
     /// Of the servers that share keys: those that are taken out, and until when.
     pub ejected: Vec<Option<Instant>>,
     /// Of a cluster: the server of each slot.
@@ -70,6 +87,19 @@ impl std::fmt::Debug for Texts {
     }
 }
 
+/// Says where servers are that other servers name.
+pub struct Places(pub Box<FindPlace>);
+
+/// Returns where the server is reached that clients reach at this host and port. `None`: that is
+/// not known at the moment.
+type FindPlace = dyn Fn(&str, u16) -> Option<Place> + Send + Sync;
+
+impl std::fmt::Debug for Places {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Places")
+    }
+}
+
 /// What all threads share of a pool.
 #[derive(Debug)]
 pub struct Shared {
@@ -103,21 +133,32 @@ pub struct Shared {
     pub stats: Mutex<Vec<Arc<PoolStats>>>,
     /// What we say to servers.
     login: Mutex<Option<Login>>,
-    /// The rules of TLS towards servers, as last read from the files. Or why there are none and no
-    /// connection is made.
-    server_rules: Mutex<Result<Option<Arc<ClientConfig>>, Invalid>>,
+    /// The rules of TLS towards servers by their numbers, as last read from the files. Or why there
+    /// are none and no connection is made.
+    server_rules: Mutex<Vec<ServerRules>>,
     /// Returns the text of a script that has this digest.
     pub script: OnceLock<Texts>,
+    /// Of a node's hub: where the servers are reached that redirections name.
+    pub places: OnceLock<Places>,
     /// Databases that a server has let a client select.
     selectable: Mutex<BTreeSet<u32>>,
+}
+
+/// Rules of TLS towards servers; `None`: without TLS.
+type ServerRules = Result<Option<Arc<ClientConfig>>, Invalid>;
+
+/// Rules that were never set.
+fn not_read() -> ServerRules {
+    Err(Invalid("whether it speaks TLS is not known yet".into()))
 }
 
 impl Shared {
     /// Of a pool that starts.
     pub fn new(config: Pool) -> Arc<Shared> {
-        let servers: Vec<Address> = match &config.kind {
-            PoolKind::Servers(servers) => servers.iter().map(|s| s.address.clone()).collect(),
-            PoolKind::Single(server) => vec![server.address.clone()],
+        let place = |server: &Server| server.address.clone().into();
+        let servers: Vec<Place> = match &config.kind {
+            PoolKind::Servers(servers) => servers.iter().map(place).collect(),
+            PoolKind::Single(server) => vec![place(server)],
             PoolKind::Sentinel { .. } | PoolKind::Cluster { .. } => Vec::new(),
         };
         let ejected = vec![None; servers.len()];
@@ -138,8 +179,9 @@ impl Shared {
             switches: AtomicU64::new(0),
             stats: Mutex::default(),
             login: Mutex::new(config.login.clone()),
-            server_rules: Mutex::new(Ok(None)),
+            server_rules: Mutex::default(),
             script: OnceLock::new(),
+            places: OnceLock::new(),
             selectable: Mutex::new(BTreeSet::from([config.db])),
             config,
         })
@@ -184,14 +226,21 @@ impl Shared {
         *lock(&self.login) = login;
     }
 
-    /// Takes over rules that have been read.
-    pub fn set_server_rules(&self, rules: Option<Arc<ClientConfig>>) {
-        *lock(&self.server_rules) = Ok(rules);
+    /// Takes over rules that have been read, for servers that are reached by those of this number.
+    pub fn set_server_rules(&self, number: usize, rules: Option<Arc<ClientConfig>>) {
+        self.put_rules(number, Ok(rules));
     }
 
-    /// Makes no connection to a server until there are rules.
-    pub fn refuse_links(&self, why: Invalid) {
-        *lock(&self.server_rules) = Err(why);
+    /// Makes no connection to servers that are reached by these rules until there are some.
+    pub fn refuse_links(&self, number: usize, why: Invalid) {
+        self.put_rules(number, Err(why));
+    }
+
+    fn put_rules(&self, number: usize, rules: ServerRules) {
+        let mut all = lock(&self.server_rules);
+        let count = all.len().max(number + 1);
+        all.resize_with(count, not_read);
+        all[number] = rules;
     }
 
     /// Returns whether a database is known to be there, so that no server has to be asked.
@@ -204,16 +253,14 @@ impl Shared {
         lock(&self.selectable).insert(db);
     }
 
-    /// What a connection to this address needs to speak TLS, if it is to.
+    /// What a connection to this place needs to speak TLS, if it is to.
     ///
     /// # Errors
     /// It has no name that could be asked for, or there are no rules.
-    pub fn tls_client(&self, address: &Address) -> Result<Option<TlsClient>, Invalid> {
-        let rules = lock(&self.server_rules).clone()?;
-        match (&self.config.server_tls, rules) {
-            (Some(tls), Some(rules)) => tls.client(&rules, address).map(Some),
-            _ => Ok(None),
-        }
+    pub fn tls_client(&self, place: &Place) -> Result<Option<TlsClient>, Invalid> {
+        let Some(tls) = &self.config.server_tls else { return Ok(None) };
+        let rules = lock(&self.server_rules).get(place.rules).cloned().unwrap_or_else(not_read)?;
+        rules.map(|rules| tls.client(&rules, &place.address)).transpose()
     }
 
     /// The topology now.
@@ -337,7 +384,7 @@ impl LinkKey {
 #[derive(Debug)]
 pub struct Target {
     /// Where it is.
-    pub address: Address,
+    pub place: Place,
     /// The shared connections.
     pub links: Vec<(LinkKey, Id)>,
     /// Connections of clients' own that are free.
@@ -436,16 +483,16 @@ impl<P: Policy> Local<P> {
         self.generation = generation;
         let topology = self.shared.topology();
         let mut outdated = Vec::new();
-        for (at, address) in topology.servers.iter().enumerate() {
+        for (at, place) in topology.servers.iter().enumerate() {
             match self.targets.get_mut(at) {
-                Some(target) if target.address == *address => {}
+                Some(target) if target.place == *place => {}
                 Some(target) => {
                     outdated.push(at);
-                    target.address = address.clone();
+                    target.place = place.clone();
                     target.retry_at = None;
                 }
                 None => self.targets.push(Target {
-                    address: address.clone(),
+                    place: place.clone(),
                     links: Vec::new(),
                     idle: Vec::new(),
                     retry_at: None,
@@ -549,7 +596,9 @@ impl<P: Policy> Local<P> {
     pub fn name(&self, server: usize) -> String {
         match self.shared.members().get(server) {
             Some(named) => named.member.name.clone(),
-            None => self.targets.get(server).map_or_else(String::new, |t| t.address.to_string()),
+            None => {
+                self.targets.get(server).map_or_else(String::new, |t| t.place.address.to_string())
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Figures for Prometheus, and for people.
 
 use crate::reload::Service;
-use forward::pool::Shared;
+use forward::pool::{Place, Shared};
 use forward::stats::{Count, PoolStats, ServerStats, TIMES};
 use metrics::text::{Exposition, Kind, Label};
 use std::collections::HashMap;
@@ -23,7 +23,8 @@ fn views(service: &Service) -> Vec<PoolView> {
         let threads = lock(&shared.stats).clone();
         let topology = shared.topology();
         let is_out = |at: usize| topology.ejected.get(at).is_some_and(Option::is_some);
-        let named = |(at, address)| (shared.server_name(at, address), is_out(at));
+        let named =
+            |(at, place): (usize, &Place)| (shared.server_name(at, &place.address), is_out(at));
         let servers = topology.servers.iter().enumerate().map(named).collect();
         PoolView { shared, threads, servers }
     };

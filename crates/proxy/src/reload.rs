@@ -130,7 +130,7 @@ impl Service {
         let prepared = prepare(&current, &config)?;
         for shared in &prepared.fresh {
             let rules = prepared.rules.iter().find(|(of, _)| Arc::ptr_eq(of, shared));
-            shared.set_server_rules(rules.and_then(|(_, rules)| rules.clone()));
+            shared.set_server_rules(0, rules.and_then(|(_, rules)| rules.clone()));
             if is_watched(shared) {
                 watch::ask_once(shared);
             }
@@ -149,7 +149,7 @@ impl Service {
             self.net.set_tls(tag, context);
         }
         for (shared, rules) in prepared.rules {
-            shared.set_server_rules(rules);
+            shared.set_server_rules(0, rules);
         }
         for old in current.iter().flatten() {
             let stays = prepared.layout.iter().flatten().any(|new| Arc::ptr_eq(old, new));

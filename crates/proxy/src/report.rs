@@ -50,12 +50,12 @@ pub fn json(service: &Service) -> String {
             sum(&|stats| &stats.fragments),
         );
         let topology = shared.topology();
-        for (server, address) in topology.servers.iter().enumerate() {
+        for (server, place) in topology.servers.iter().enumerate() {
             let name = match &shared.config.kind {
                 forward::settings::PoolKind::Servers(servers) => {
                     servers[server].member.name.clone()
                 }
-                _ => address.to_string(),
+                _ => place.address.to_string(),
             };
             let requests = sum(&|stats| &stats.of(server).requests);
             let responses = sum(&|stats| &stats.of(server).responses);

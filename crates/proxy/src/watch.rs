@@ -6,7 +6,7 @@
 
 use client::{Client, Connector, Patience, parse_slots};
 use forward::hub::server_at;
-use forward::pool::Shared;
+use forward::pool::{Place, Shared};
 use forward::settings::{Address, Login, PoolKind, Reads};
 use resp::Value;
 use std::collections::HashMap;
@@ -45,7 +45,9 @@ fn connect(
         return Err(io::ErrorKind::Unsupported.into());
     };
     let tls = match may_encrypt {
-        true => shared.tls_client(address).map_err(|why| io::Error::other(why.0))?,
+        true => {
+            shared.tls_client(&address.clone().into()).map_err(|why| io::Error::other(why.0))?
+        }
         false => None,
     };
     let (user, password) = match login {
@@ -131,7 +133,8 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     let Some((address, _)) = votes.into_iter().find(|(_, count)| count * 2 > answers) else {
         return;
     };
-    if shared.topology().servers.first() == Some(&address) {
+    let place = Place::from(address.clone());
+    if shared.topology().servers.first() == Some(&place) {
         return;
     }
     // A sentinel that lags names a master of the past, and one that has just been chosen may still
@@ -150,11 +153,11 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     log(&format!("pool {}: the master is {address}", shared.config.name));
     shared.change(|topology| match topology.servers.first_mut() {
         Some(server) => {
-            *server = address;
+            *server = place;
             shared.switches.fetch_add(1, SeqCst);
             shared.failures[0].store(0, SeqCst);
         }
-        None => topology.servers.push(address),
+        None => topology.servers.push(place),
     });
     // A sentinel that was asked before the switch may have named the old master.
     shared.is_stale.store(true, SeqCst);
@@ -181,7 +184,9 @@ fn address_of(host: &Value, port: &Value) -> Option<Address> {
 fn set_replicas(shared: &Shared, known: &[(u16, Vec<Address>)]) {
     let mut usable: Vec<Vec<u16>> = Vec::new();
     for (primary, replicas) in known {
-        let Some(address) = shared.topology().servers.get(usize::from(*primary)).cloned() else {
+        let Some(Place { address, .. }) =
+            shared.topology().servers.get(usize::from(*primary)).cloned()
+        else {
             continue;
         };
         // Asked first, so that a replica that keeps up is not behind.
@@ -191,7 +196,8 @@ fn set_replicas(shared: &Shared, known: &[(u16, Vec<Address>)]) {
             _ => false,
         };
         let replicas = replicas.iter().filter(|replica| **replica != address).filter(keeps_up);
-        let mut numbers: Vec<u16> = replicas.filter_map(|at| server_at(shared, at)).collect();
+        let mut numbers: Vec<u16> =
+            replicas.filter_map(|at| server_at(shared, &at.clone().into())).collect();
         numbers.sort_unstable();
         usable.resize_with(usable.len().max(usize::from(*primary) + 1), Vec::new);
         usable[usize::from(*primary)] = numbers;
@@ -227,8 +233,8 @@ fn role(shared: &Shared, address: &Address) -> Option<String> {
 }
 
 fn find_slots(shared: &Shared, seeds: &[Address]) {
-    let mut asked = shared.topology().servers;
-    asked.extend_from_slice(seeds);
+    let servers = shared.topology().servers.into_iter().map(|place| place.address);
+    let asked: Vec<Address> = servers.chain(seeds.iter().cloned()).collect();
     for node in asked {
         let reply = server(shared, &node).and_then(|mut asking| asking.ask(&["CLUSTER", "SLOTS"]));
         let Some(ranges) = reply.ok().and_then(|reply| parse_slots(&reply)) else { continue };
@@ -246,7 +252,7 @@ fn find_slots(shared: &Shared, seeds: &[Address]) {
         let mut copies: HashMap<u16, Vec<Address>> = HashMap::new();
         for range in ranges {
             let Some((primary, replicas)) = range.nodes.split_first() else { continue };
-            let server = server_at(shared, &address(primary));
+            let server = server_at(shared, &address(primary).into());
             for slot in range.first..=range.last {
                 table[usize::from(slot)] = server;
             }

@@ -103,7 +103,7 @@ pub fn certificates(engine: &Engine, is_encrypted: bool) -> Option<Certificates>
 
 /// Returns the copy that clients reach at this place, or by a name there that it announces to them
 /// alone. `None`: none is there, or several announce the same, and it is not known which is meant.
-fn copy_at<'a>(published: &'a Published, host: &str, port: u16) -> Option<&'a Replica> {
+pub fn copy_at<'a>(published: &'a Published, host: &str, port: u16) -> Option<&'a Replica> {
     let copies = || published.view.topology.value.copies();
     let exact = copies().find(|copy| copy.address.is_at(host, port));
     exact.or_else(|| {

@@ -98,11 +98,16 @@ fn copies_of_plain_clients_speak_tls_with_each_other() {
     assert_eq!(by_tls(&second, bus, true), "PONG");
     assert_eq!(by_tls(&first, bus, false), "");
 
-    // A switch, the end of a primary's process, slots that move to another number of shards.
-    let (is_done, text) = first.ask(&["failover", "d", "--shard", "1"]);
-    assert!(is_done, "{text}");
-    until_ok(&first, "d");
+    // Switches under a writer, the end of a primary's process, slots that move to another number of
+    // shards.
+    let writer = Writer::start(ports(&first));
+    for shard in ["1", "2", "3"] {
+        let (is_done, text) = first.ask(&["failover", "d", "--shard", shard]);
+        assert!(is_done, "{text}");
+        until_ok(&first, "d");
+    }
     work(&first, "two");
+    writer.end();
     let copies = first.copies("d");
     let leads = |copy: &&Value| copy["role"] == "primary";
     let primary = copies.iter().find(leads).expect("a shard has one");
@@ -115,6 +120,19 @@ fn copies_of_plain_clients_speak_tls_with_each_other() {
     until_ok(&first, "d");
     until_bus_is(&first, 1);
     work(&first, "four");
+    // A copy that redirects names a port of clients.
+    for machine in [&first, &second, &third] {
+        let log = logs(machine);
+        assert!(log.contains("Cluster: "), "there are no logs of copies");
+        assert!(!log.contains("TLS: received corrupt message"), "{log}");
+    }
+}
+
+/// What the copies on a machine have logged.
+fn logs(machine: &Machine) -> String {
+    let files = std::fs::read_dir(machine.directory.join("logs")).expect("there are logs");
+    let texts = files.flatten().map(|file| std::fs::read_to_string(file.path()));
+    texts.collect::<Result<String, _>>().expect("they are text")
 }
 
 /// Starts the node of a machine again, and then the copies of the database one by one.

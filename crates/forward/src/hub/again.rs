@@ -5,7 +5,7 @@ use super::Hub;
 use super::client::Client;
 use super::tag::{Again, Aim, Kept, Onward, Purpose, Tag, cost};
 use crate::policy::Policy;
-use crate::pool::MAX_SERVERS;
+use crate::pool::{MAX_SERVERS, Place};
 use crate::settings::Address;
 use crate::wire::Wire;
 use route::slots::{self, Redirection, redirection};
@@ -31,7 +31,8 @@ impl<P: Policy> Hub<P> {
         match redirection {
             Redirection::Moved(slot, address) => {
                 shared.is_stale.store(true, SeqCst);
-                let server = server_at(shared, &self.named(pool, address));
+                let Some(place) = self.named(pool, address) else { return Onward::later() };
+                let server = server_at(shared, &place);
                 shared.change(|topology| {
                     if let Some(place) = topology.slots.get_mut(usize::from(slot)) {
                         *place = server.or(*place);
@@ -39,23 +40,32 @@ impl<P: Policy> Hub<P> {
                 });
                 Onward::default()
             }
-            Redirection::Ask(_, address) => {
-                let server = server_at(shared, &self.named(pool, address));
-                Onward { server, is_asking: true, is_later: false }
-            }
+            Redirection::Ask(_, address) => match self.named(pool, address) {
+                Some(place) => {
+                    let server = server_at(shared, &place);
+                    Onward { server, is_asking: true, is_later: false }
+                }
+                None => Onward::later(),
+            },
             Redirection::TryAgain | Redirection::Down => {
                 shared.is_stale.store(true, SeqCst);
-                Onward { server: None, is_asking: false, is_later: true }
+                Onward::later()
             }
         }
     }
 
-    /// Returns the address that a server names. Without a host it means its own.
-    fn named(&self, pool: usize, (host, port): slots::Address) -> Address {
-        let answering = self.pools[pool].targets.get(self.answering).map(|target| &target.address);
-        match (&host[..], answering) {
-            ("", Some(Address::Tcp(own, _))) => Address::Tcp(own.clone(), port),
-            _ => Address::Tcp(host, port),
+    /// Returns the place of the server that another one names. Without a host it means its own
+    /// host. `None`: where it is reached is not known at the moment.
+    fn named(&self, pool: usize, (host, port): slots::Address) -> Option<Place> {
+        let pool = &self.pools[pool];
+        let answering = pool.targets.get(self.answering).map(|target| &target.place.address);
+        let host = match (&host[..], answering) {
+            ("", Some(Address::Tcp(own, _))) => own.clone(),
+            _ => host,
+        };
+        match pool.shared.places.get() {
+            Some(places) => (places.0)(&host, port),
+            None => Some(Address::Tcp(host, port).into()),
         }
     }
 
@@ -148,14 +158,14 @@ pub(super) fn given_up(reply: &[u8]) -> &[u8] {
 pub(super) const MOVING: &[u8] =
     b"-TRYAGAIN proxy: the slot is being moved, and no server has all its keys; send it again\r\n";
 
-/// The number of the server at an address, which may be new.
-pub fn server_at(shared: &crate::pool::Shared, address: &Address) -> Option<u16> {
+/// The number of the server at a place, which may be new.
+pub fn server_at(shared: &crate::pool::Shared, place: &Place) -> Option<u16> {
     shared.change(|topology| {
-        let known = topology.servers.iter().position(|server| server == address);
+        let known = topology.servers.iter().position(|server| server == place);
         let at = match known {
             Some(at) => at,
             None if topology.servers.len() < MAX_SERVERS => {
-                topology.servers.push(address.clone());
+                topology.servers.push(place.clone());
                 topology.ejected.push(None);
                 topology.servers.len() - 1
             }

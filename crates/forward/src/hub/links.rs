@@ -83,12 +83,12 @@ impl<P: Policy> Hub<P> {
             return Err(Failure::Unreachable(local.name(server)));
         }
         let timeout = config.connect_timeout;
-        let tls = local.shared.tls_client(&target.address);
+        let tls = local.shared.tls_client(&target.place);
         let tls = tls.map_err(|why| Failure::NoTlsName {
             server: local.name(server),
             why: why.to_string(),
         })?;
-        let id = wire.connect(&target.address, tls, timeout);
+        let id = wire.connect(&target.place.address, tls, timeout);
         let names = Names { users: &self.users, link: &self.common.link_name };
         let steps = steps(local, names, key, tracking.as_ref());
         let upstream = Upstream {

@@ -4,7 +4,7 @@ use super::tests::{Memory, every_command, id};
 use super::{Common, Hub};
 use crate::policy::Policy;
 use crate::policy::samples::{Front, Node};
-use crate::pool::Shared;
+use crate::pool::{Places, Shared};
 use crate::settings::{Address, Pool, PoolKind};
 use crate::wire::Stall;
 use route::{raw, slots};
@@ -22,7 +22,7 @@ fn cluster() -> (Hub<Front>, Memory, u32) {
 fn before<P: Policy>(pool: Pool) -> (Hub<P>, Memory, u32) {
     let shared = Shared::new(pool);
     shared.change(|topology| {
-        topology.servers = vec![address(1), address(2)];
+        topology.servers = vec![address(1).into(), address(2).into()];
         topology.ejected = vec![None, None];
         topology.slots = vec![Some(0); slots::SLOTS];
     });
@@ -110,6 +110,39 @@ fn an_address_without_a_host_is_at_the_host_of_the_server_that_says_it() {
         hub.end_of_turn(&mut net);
         assert_eq!(net.take(old, usize::MAX), [&b"*1\r\n$6\r\nASKING\r\n"[..], &set].concat());
     }
+}
+
+/// Servers name the ports of clients. Nodes reach each other at others.
+#[test]
+fn a_node_goes_where_a_named_server_is_for_nodes() {
+    let pool = Pool::new("p", PoolKind::Cluster { seeds: vec![address(1)] });
+    let (mut hub, mut net, client) = before::<Node>(pool);
+    let find = |host: &str, port| (host == "10.0.0.1" && port == 2).then(|| address(12).into());
+    let set_once = hub.pools[0].shared.places.set(Places(Box::new(find)));
+    assert!(set_once.is_ok());
+    let open = |hub: &mut Hub<Node>, net: &mut Memory, port| {
+        let server = connect(hub, net, port);
+        net.take(server, usize::MAX);
+        hub.data(net, id(server), b"+OK\r\n");
+        server
+    };
+    let set = request(&["SET", "k", "1"]);
+    hub.data(&mut net, id(client), &set);
+    let old = open(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), set);
+    // Where this one is for nodes has not been read yet.
+    hub.data(&mut net, id(old), format!("-MOVED {} 10.0.0.1:3\r\n", slots::of(b"k")).as_bytes());
+    hub.end_of_turn(&mut net);
+    assert!(net.connecting.is_empty() && net.take(old, usize::MAX).is_empty());
+    later(&mut hub, &mut net);
+    assert_eq!(net.take(old, usize::MAX), set);
+    hub.data(&mut net, id(old), &moved(b"k"));
+    hub.end_of_turn(&mut net);
+    let new = open(&mut hub, &mut net, 12);
+    assert_eq!(net.take(new, usize::MAX), set);
+    hub.data(&mut net, id(new), b"+OK\r\n");
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n");
 }
 
 #[test]

@@ -133,6 +133,13 @@ pub(super) struct Onward {
     pub is_later: bool,
 }
 
+impl Onward {
+    /// To be tried again, wherever the slot is then.
+    pub(super) fn later() -> Onward {
+        Onward { is_later: true, ..Onward::default() }
+    }
+}
+
 /// What a request takes in a queue beside its bytes.
 const OVERHEAD: usize = 64;
 

@@ -9,7 +9,7 @@ use engine::Engine;
 use engine::clients::forwarding::Reach;
 use engine::membership::Published;
 use forward::hub::{Commands, Common, server_at};
-use forward::pool::{self, MAX_SERVERS, SlotRule};
+use forward::pool::{self, MAX_SERVERS, Place, SlotRule};
 use forward::settings::{Address, Invalid, Limits, Login, Pool, PoolKind, ServerTls};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -71,7 +71,11 @@ impl Shared {
         let taking_over = Mutex::default();
         let shared = Shared { engine, common, pool, followed, taking_over, leads, others, tls };
         shared.follow_tls();
-        Arc::new(shared)
+        let shared = Arc::new(shared);
+        let places = Arc::downgrade(&shared);
+        let find = move |host: &str, port| places.upgrade()?.place_at(host, port);
+        let _ = shared.pool.places.set(pool::Places(Box::new(find)));
+        shared
     }
 
     /// Takes over what was published last.
@@ -187,16 +191,20 @@ impl Shared {
     fn server_of(&self, published: &Published, copy: &Replica) -> Option<u16> {
         // By what the pool has rules for: the bus may be used, or no more, since they were made.
         let of = lock(&self.tls).of;
-        // Not what clients are told.
-        let port = match Way::to(published, copy, of) {
-            Ok(way) if way.port == 0 => return None,
-            Ok(way) => way.port,
-            // A server that was started a moment ago does not know the port of a copy that is away.
-            // What is asked at port 0 fails: no shard is left out, and no link to the port of
-            // clients from before goes on in clear.
-            Err(_) => 0,
-        };
-        server_at(&self.pool, &Address::Tcp(copy.address.host.clone(), port))
+        server_at(&self.pool, &place_of(published, copy, of)?)
+    }
+
+    /// Where the copy is reached that clients reach at this place. `None`: that is not known at the
+    /// moment.
+    fn place_at(&self, host: &str, port: u16) -> Option<Place> {
+        let of = lock(&self.tls).of;
+        let published = self.engine.membership.newest()?;
+        match bus::copy_at(&published, host, port) {
+            Some(copy) => place_of(&published, copy, of),
+            // A copy that is newer than what this one has read. The bus is another port.
+            None if of == Some(Certificates::Bus) => None,
+            None => Some(Place { address: Address::Tcp(host.into(), port), rules: number_of(of) }),
+        }
     }
 
     /// Takes over how replicas log in.
@@ -233,7 +241,7 @@ impl Shared {
         }
         match of.map(|of| tls::outgoing(config, of)).transpose() {
             Ok(rules) => {
-                self.pool.set_server_rules(rules);
+                self.pool.set_server_rules(number_of(of), rules);
                 tls.options = Some(options);
             }
             Err(why) => {
@@ -241,7 +249,7 @@ impl Shared {
                     log!(Warning, "Cluster: links to other nodes: {why}");
                 }
                 if of != tls.of || tls.options.is_none() {
-                    self.pool.refuse_links(Invalid(why.clone()));
+                    self.pool.refuse_links(number_of(of), Invalid(why.clone()));
                     tls.options = None;
                 }
                 tls.failed = Some((options, why, Instant::now() + RETRY));
@@ -288,6 +296,31 @@ fn numbered(shards: &[Shard]) -> BTreeMap<u16, &Shard> {
         numbered.insert(number, shard);
     }
     numbered
+}
+
+/// Where a copy is reached by these certificates. `None`: it has no port for them.
+fn place_of(published: &Published, copy: &Replica, of: Option<Certificates>) -> Option<Place> {
+    // Not what clients are told.
+    let port = match Way::to(published, copy, of) {
+        Ok(way) if way.port == 0 => return None,
+        Ok(way) => way.port,
+        // A server that was started a moment ago does not know the port of a copy that is away.
+        // What is asked at port 0 fails: no shard is left out, and no link to the port of clients
+        // from before goes on in clear.
+        Err(_) => 0,
+    };
+    let address = Address::Tcp(copy.address.host.clone(), port);
+    Some(Place { address, rules: number_of(of) })
+}
+
+/// The number of the pool's rules for links by these certificates. Each has its own: while copies
+/// begin or cease to use the bus, a thread may still make a link to a port that counted before.
+fn number_of(of: Option<Certificates>) -> usize {
+    match of {
+        None => 0,
+        Some(Certificates::Server) => 1,
+        Some(Certificates::Bus) => 2,
+    }
 }
 
 /// As replicas log in.
