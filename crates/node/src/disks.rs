@@ -22,9 +22,6 @@ const LOOK: Duration = Duration::from_secs(5);
 /// How often the thread looks whether it is to end.
 const STEP: Duration = Duration::from_millis(100);
 
-/// How long a copy may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
-
 /// How long a copy may be without its primary, or its port for others: a switch takes less.
 const MAX_TROUBLE: Duration = Duration::from_secs(10);
 
@@ -105,7 +102,7 @@ fn look(shared: &Shared, long: &mut Long, is_over: &AtomicBool) {
         let copy = placed.copy;
         let address = (&*placed.host, placed.port);
         let sections = ["persistence", "replication"];
-        let trouble = match talk::info(address, database.login(), &sections, ANSWER) {
+        let trouble = match talk::info(address, database.login(), &sections, talk::ANSWER) {
             Ok(info) => {
                 let now = Instant::now();
                 let of_bus = if has_bus { unannounced(&info) } else { String::new() };

@@ -28,9 +28,6 @@ const AT_A_TIME: usize = 8;
 /// How often the thread looks whether it is to end.
 const STEP: Duration = Duration::from_millis(100);
 
-/// How long a copy may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
-
 /// How long a copy that does not answer counts as it was, if that is longer than two looks.
 const MAX_SILENCE: Duration = Duration::from_secs(60);
 
@@ -269,7 +266,7 @@ fn look(site: &Site, figures: &Figures, heard: &mut Heard, is_over: &AtomicBool)
 fn ask(copies: &[(&String, &Database, &Placed)]) -> Vec<Option<Said>> {
     talk::side_by_side(copies, |(_, database, placed)| {
         let address = (&*placed.host, placed.port);
-        let info = talk::info(address, database.login(), &["everything"], ANSWER);
+        let info = talk::info(address, database.login(), &["everything"], talk::ANSWER);
         info.ok().as_deref().map(Said::read)
     })
 }

@@ -23,9 +23,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long it waits if there is nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// How long a copy may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
-
 /// How long a call to etcd may take.
 const CALL: Duration = Duration::from_secs(5);
 
@@ -242,14 +239,14 @@ fn is_ready(database: &Database, placed: &Placed, view: &View) -> bool {
     let address = (&*placed.host, placed.port);
     let login = database.login();
     view.alive.contains_key(&placed.copy)
-        && talk::ask(address, login, &[&["PING"]], ANSWER)
+        && talk::ask(address, login, &[&["PING"]], talk::ANSWER)
             .is_ok_and(|answers| answers == [Answer::Text("PONG".into())])
 }
 
 /// Returns whether a copy has seen that all shards have a primary: it refuses requests until then.
 fn sees_all(database: &Database, placed: &Placed) -> bool {
     let address = (&*placed.host, placed.port);
-    let answer = talk::ask_node(address, database.login(), &["CLUSTER", "INFO"], ANSWER);
+    let answer = talk::ask_node(address, database.login(), &["CLUSTER", "INFO"], talk::ANSWER);
     matches!(&answer, Ok(Answer::Text(info)) if talk::field(info, "cluster_state") == Some("ok"))
 }
 

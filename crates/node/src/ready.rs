@@ -10,10 +10,6 @@ use crate::site::{Database, Placed, Stage};
 use crate::store::Store;
 use crate::talk::{self, field};
 use cluster::view::View;
-use std::time::Duration;
-
-/// How long a copy may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// Returns why the machine is not ready. `None`: it is.
 pub fn trouble(shared: &Shared, store: &mut Store) -> Option<String> {
@@ -39,7 +35,7 @@ pub fn trouble(shared: &Shared, store: &mut Store) -> Option<String> {
 
 fn copy_trouble(database: &Database, placed: &Placed, view: Option<&View>) -> Option<&'static str> {
     let address = (&*placed.host, placed.port);
-    let info = talk::info(address, database.login(), &["replication"], ANSWER);
+    let info = talk::info(address, database.login(), &["replication"], talk::ANSWER);
     let Ok(info) = info else { return Some("does not answer") };
     if let Some(view) = view {
         let shard = view.topology.value.shard_of(placed.copy);

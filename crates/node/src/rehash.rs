@@ -8,10 +8,6 @@ use cluster::change::rehash;
 use cluster::topology::{Phase, Rehash};
 use cluster::view::View;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How long a primary may take to say how far it is.
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// Does what is next until keys are where the database's rules have them. `None`: they are.
 pub(crate) fn next(database: &Database, view: &View) -> Option<Step> {
@@ -62,7 +58,7 @@ fn progress(database: &Database, view: &View) -> (u64, Option<String>) {
     for shard in &view.topology.value.shards {
         let Some(placed) = database.primary(shard) else { continue };
         let place = (&*placed.host, placed.port);
-        let Ok(info) = talk::info(place, database.login(), &["replication"], ANSWER) else {
+        let Ok(info) = talk::info(place, database.login(), &["replication"], talk::ANSWER) else {
             obstacle = Some(format!("the primary of shard {} does not answer", placed.shard + 1));
             continue;
         };

@@ -14,9 +14,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a copy may take to answer.
 const ANSWER: Duration = Duration::from_secs(8);
 
-/// The same, to a question.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// Hands a shard over to a replica, and waits until it leads.
 ///
 /// # Errors
@@ -49,7 +46,7 @@ pub fn still_sent_to(database: &Database, view: &View, former: Id) -> Option<Str
     let copies = database.copies.iter().filter(|it| view.alive.contains_key(&it.copy));
     let unaware = talk::side_by_side(copies, |placed| {
         let address = (&*placed.host, placed.port);
-        let answer = talk::ask_node(address, database.login(), &["CLUSTER", "NODES"], LOOK);
+        let answer = talk::ask_node(address, database.login(), &["CLUSTER", "NODES"], talk::ANSWER);
         let knows = match answer {
             Ok(Answer::Text(nodes)) => {
                 // Slots are behind the eighth word of a line.

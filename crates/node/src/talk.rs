@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// The longest reply.
 const MAX_BYTES: usize = 16 << 20;
 
+/// How long a copy may take to answer a question that a job or a page waits for.
+pub const ANSWER: Duration = Duration::from_secs(1);
+
 /// Why a database with TLS cannot be on a machine.
 pub const NO_CERTIFICATES: &str = "this machine has no certificates for a database with TLS: they come with an etcd of \
     `dunlin cluster up` that has TLS, or with --etcd-cacert, --etcd-cert and --etcd-key";

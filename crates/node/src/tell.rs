@@ -6,10 +6,6 @@ use crate::site::{Database, INTERNAL, Login, Placed};
 use crate::talk::{self, Answer};
 use cluster::view::View;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How long a copy may take to answer.
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// Returns whether a copy has refused something because etcd did not answer it. It is asked again.
 fn waits_for_etcd(why: &str) -> bool {
@@ -85,7 +81,7 @@ fn tell(database: &Database, placed: &Placed, percent: u8, commands: &[Vec<&str>
         [ping].into_iter().chain(commands.iter().map(Vec::as_slice)).collect();
     let Placed { machine, host, port, .. } = placed;
     let send = |login: Login<'_>| {
-        let answers = talk::ask((host, *port), login, &commands, ANSWER)?;
+        let answers = talk::ask((host, *port), login, &commands, talk::ANSWER)?;
         match &answers[0] {
             Answer::Text(_) => Ok(answers),
             Answer::Error(why) => Err(std::io::Error::other(why.clone())),

@@ -35,10 +35,6 @@ use cluster::coordinator::Transaction;
 use cluster::id::Id;
 use cluster::view::{At, View};
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// How long a copy may take to say what it knows.
-const ANSWER: Duration = Duration::from_secs(1);
 
 /// Does what is next. `None`: nothing, the rest is as it should be.
 type Next = Result<Option<Step>, Problem>;

@@ -1,7 +1,7 @@
 //! Slots that move: planned here, moved by the jobs of the topology, which the primaries carry out.
 
 use super::balance::{self, Part, Transfer};
-use super::{ANSWER, BY, Next, measure};
+use super::{BY, Next, measure};
 use crate::change::{Step, draw};
 use crate::members::Of;
 use crate::rehash;
@@ -226,7 +226,7 @@ fn bytes_left(of: Of<'_>, aim: &Aim) -> u64 {
         let question = ["CLUSTER", "MIGRATION", "STATUS", "ALL"];
         let address = (&*placed.host, placed.port);
         if let Ok(Answer::Text(text)) =
-            talk::ask_node(address, of.at.value.login(), &question, ANSWER)
+            talk::ask_node(address, of.at.value.login(), &question, talk::ANSWER)
         {
             sent.extend(sent_bytes(&text));
         }
