@@ -324,6 +324,15 @@ impl Server {
         eventually(words, || self.log().contains(words));
     }
 
+    /// Waits until it has logged these words behind what its log was `before`.
+    ///
+    /// # Panics
+    /// It never has.
+    #[track_caller]
+    pub fn logs_after(&self, before: &str, words: &str) {
+        eventually(words, || self.log()[before.len()..].contains(words));
+    }
+
     /// What a server that has ended has logged. Its last words may still be in the pipe.
     pub fn log_of_ended(&self) -> String {
         // The threads that collect it hold it until they find the end. A process that the server

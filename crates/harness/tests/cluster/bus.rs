@@ -46,9 +46,9 @@ impl Trio {
         let copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
         join(&copies);
         all_say(&copies, "cluster_bus_tls:1\r\n");
+        let before = copies[0].bus.connections();
         // The link of before goes on in clear for a moment.
         ok(&mut copies[2].server.node_client(), "CLIENT KILL TYPE master SKIPME no");
-        let before = copies[0].bus.connections();
         eventually("the replica has a link by the bus", || {
             copies[0].bus.connections() > before && copies[2].says("master_link_status:up\r\n")
         });

@@ -546,6 +546,7 @@ fn a_primary_that_dies_may_cost_errors_and_no_wrong_reply() {
         }
         is_whole
     });
+    assert_ne!(node_of(&nodes, "foo").port(), port, "another node leads");
 }
 
 /// The node that a client talks to knows who it is, the others know that node.

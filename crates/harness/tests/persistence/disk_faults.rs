@@ -37,16 +37,10 @@ fn hear_nothing(server: &Server, waiting: &mut [Client], why: &str) {
     }
 }
 
-/// Waits for another line of the log than those there were `before`.
-#[track_caller]
-fn hears(server: &Server, before: &str, line: &str) {
-    eventually(line, || server.log()[before.len()..].contains(line));
-}
-
 fn rewrite(server: &Server, client: &mut Client, end: &str) {
     let before = server.log();
     ok(client, "BGREWRITEAOF");
-    hears(server, &before, end);
+    server.logs_after(&before, end);
     eventually("over", || field(client, "aof_rewrite_in_progress") == "0");
 }
 

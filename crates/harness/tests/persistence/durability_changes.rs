@@ -129,9 +129,9 @@ impl Operator<'_> {
         until_not_rewriting(&mut self.client);
         self.life.set_holds(false);
         ok(&mut self.client, "CONFIG SET appendonly no");
-        let before = self.server.log().len();
+        let before = self.server.log();
         ok(&mut self.client, "CONFIG SET appendonly yes");
-        eventually(END, || self.server.log()[before..].contains(END));
+        self.server.logs_after(&before, END);
         self.life.set_holds(self.is_always);
     }
 

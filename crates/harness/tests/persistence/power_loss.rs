@@ -18,7 +18,7 @@ use harness::power_loss::{Disk, LIBRARY, instants};
 use harness::preload::Preload;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
-use harness::wait::{SetAtEnd, eventually};
+use harness::wait::SetAtEnd;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -90,9 +90,9 @@ fn write(
 /// Rewrites the log or saves a snapshot, and waits until that is over.
 fn disturb(server: &Server, client: &mut Client, command: &str, end: &str) {
     thread::sleep(Duration::from_millis(30));
-    let before = server.log().len();
+    let before = server.log();
     ok(client, command);
-    eventually(end, || server.log()[before..].contains(end));
+    server.logs_after(&before, end);
 }
 
 fn length(client: &mut Client, writer: usize) -> usize {

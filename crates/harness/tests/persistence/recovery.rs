@@ -46,8 +46,8 @@ fn all(server: &Server) -> Contents {
 /// A server whose files a test may replace while it is down.
 struct Patient {
     server: Server,
-    /// Bytes of the log that earlier starts wrote.
-    read: usize,
+    /// What earlier starts have logged.
+    read: String,
 }
 
 impl Patient {
@@ -58,7 +58,7 @@ impl Patient {
     fn of(program: &Program, arguments: &[&str]) -> Patient {
         let mut server = Server::start(program, Options::arguments(arguments)).unwrap();
         server.kill().unwrap();
-        let read = server.log().len();
+        let read = server.log();
         Patient { server, read }
     }
 
@@ -83,8 +83,8 @@ impl Patient {
     fn start(&mut self) -> Result<String, String> {
         let outcome = self.server.start_again();
         let log = self.server.log();
-        let said = log[self.read..].to_owned();
-        self.read = log.len();
+        let said = log[self.read.len()..].to_owned();
+        self.read = log;
         match outcome {
             Ok(()) => Ok(said),
             Err(error) => {
@@ -445,7 +445,7 @@ fn commands_that_clients_may_not_name_are_repeated() {
         log.ends_with(&encode(&["UNLINK", "expired"]))
     });
     patient.server.kill().unwrap();
-    patient.read = patient.server.log().len();
+    patient.read = patient.server.log();
     patient.holds("the server's own log", &wanted);
 }
 
@@ -517,11 +517,9 @@ fn what_may_not_be_read_or_written_is_named() {
     set_mode(&patient.path("appendonlydir"), 0o555);
     set_mode(patient.server.directory(), 0o555);
     ok(&mut client, &["BGREWRITEAOF"]);
-    eventually("the rewrite fails", || {
-        patient.server.log()[patient.read..].contains("AOF rewrite terminated with error")
-    });
+    patient.server.logs_after(&patient.read, "AOF rewrite terminated with error");
     assert!(client.command(&["SAVE"]).unwrap().is_error());
-    let said = patient.server.log()[patient.read..].to_owned();
+    let said = patient.server.log()[patient.read.len()..].to_owned();
     assert!(
         said.contains("temp-appendonly.aof.manifest: Permission denied")
             || said.contains("appendonly.aof.2.incr.aof: Permission denied"),
@@ -531,11 +529,9 @@ fn what_may_not_be_read_or_written_is_named() {
     set_mode(patient.server.directory(), 0o755);
     set_mode(&patient.path("appendonlydir"), 0o755);
     ok(&mut client, &["BGREWRITEAOF"]);
-    eventually("the rewrite succeeds", || {
-        patient.server.log()[patient.read..].contains("AOF rewrite finished successfully")
-    });
+    patient.server.logs_after(&patient.read, "AOF rewrite finished successfully");
     patient.server.kill().unwrap();
-    patient.read = patient.server.log().len();
+    patient.read = patient.server.log();
     patient.holds("after all", &wanted);
     // A snapshot.
     let mut alone = Patient::of(&program, &[]);

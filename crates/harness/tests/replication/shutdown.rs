@@ -48,10 +48,6 @@ fn until_it_waits(client: &mut Client) {
     );
 }
 
-fn until_logged(server: &Server, line: &str) {
-    server.logs(line);
-}
-
 fn until_gone(mut server: Server) -> String {
     until_ended(&mut server)
 }
@@ -128,7 +124,7 @@ fn it_goes_on_when_the_shutdown_is_taken_back() {
     assert!(!writer.reply().expect("it goes on").is_error());
     assert!(!waits(&mut client));
     assert_eq!(field(&mut client, "paused_reason"), "none");
-    until_logged(&primary, "Shutdown manually aborted.");
+    primary.logs("Shutdown manually aborted.");
     assert!(ask(&mut client, &["SHUTDOWN", "ABORT"]).is_error(), "it is over");
     hang(&replica, false).expect("it goes on");
 }
@@ -143,8 +139,8 @@ fn a_first_log_that_is_not_complete_keeps_it_from_going() {
     ok(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
     hang(&replica, false).expect("it goes on");
     assert_eq!(going.reply().expect("it goes on").text(), Some(FAILED));
-    until_logged(&primary, "1 of 1 replicas are in sync when shutting down.");
-    until_logged(&primary, "Writing initial AOF, can't exit.");
+    primary.logs("1 of 1 replicas are in sync when shutting down.");
+    primary.logs("Writing initial AOF, can't exit.");
     client.send(&["SHUTDOWN", "NOSAVE", "FORCE"]).expect("it is sent");
     assert!(until_gone(primary).contains("Writing initial AOF. Exit anyway."));
 }

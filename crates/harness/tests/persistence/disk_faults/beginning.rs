@@ -2,7 +2,7 @@
 //! none.
 
 use crate::disk_faults::faults::{EIO, ENOSPC, Faults};
-use crate::disk_faults::{FAILED, has_file, hears, written};
+use crate::disk_faults::{FAILED, has_file, written};
 use harness::client::{Client, ask, ok};
 use harness::info::field;
 use harness::server::Server;
@@ -48,8 +48,8 @@ fn a_log_is_none_before_its_manifest_is_on_the_disk() {
     begin_up_to_the_manifest(&faults, &server, &mut client);
     let before = server.log();
     faults.set(&[("fsync", EIO, "appendonlydir$")]);
-    hears(&server, &before, "Fail to fsync AOF directory");
-    hears(&server, &before, FAILED);
+    server.logs_after(&before, "Fail to fsync AOF directory");
+    server.logs_after(&before, FAILED);
     ok(&mut client, "SET k v");
     let is_safe = |client: &mut Client| {
         ask(client, "WAITAOF 1 0 10").elements().unwrap()[0].integer() == Some(1)
@@ -99,7 +99,7 @@ fn a_first_base_that_is_not_installed_leaves_no_file_of_a_log() {
         faults.set(&[fault]);
         let before = server.log();
         ok(&mut client, "CONFIG SET appendonly yes");
-        hears(&server, &before, FAILED);
+        server.logs_after(&before, FAILED);
         ok(&mut client, "CONFIG SET appendonly no");
         eventually("over", || field(&mut client, "aof_rewrite_in_progress") == "0");
         faults.set(&[]);
@@ -123,7 +123,7 @@ fn a_log_without_its_first_base_says_that_it_waits_for_it() {
     faults.set(&[("rename", EIO, "base.rdb")]);
     let before = server.log();
     ok(&mut client, "CONFIG SET appendonly yes");
-    hears(&server, &before, "has repeatedly failed and triggered the limit");
+    server.logs_after(&before, "has repeatedly failed and triggered the limit");
     let fields = ["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];
     assert_eq!(fields.map(|name| field(&mut client, name)), ["1", "0", "1"]);
     // Where the failures are forgotten, the waits are too.
@@ -132,7 +132,7 @@ fn a_log_without_its_first_base_says_that_it_waits_for_it() {
         for request in forgets {
             ok(&mut client, *request);
         }
-        hears(&server, &before, "has repeatedly failed and triggered the limit");
+        server.logs_after(&before, "has repeatedly failed and triggered the limit");
         assert_eq!(field(&mut client, "aof_rewrites_consecutive_failures"), "3", "{forgets:?}");
     }
     faults.set(&[]);

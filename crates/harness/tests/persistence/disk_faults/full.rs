@@ -1,6 +1,6 @@
 //! Full disks, small ones in memory.
 
-use crate::disk_faults::{DONE, FAILED, crash, hears, rewrite, written};
+use crate::disk_faults::{DONE, FAILED, crash, rewrite, written};
 use harness::client::{Client, ask, ok};
 use harness::info::field;
 use harness::server::{Options, Program, Server};
@@ -76,7 +76,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     // With room again everything that was acknowledged is written.
     let before = server.log();
     fs::remove_file(&ballast).unwrap();
-    hears(&server, &before, "AOF write error looks solved");
+    server.logs_after(&before, "AOF write error looks solved");
     written(disk.path(), &mut client);
     crash(&mut server);
     check_keys(&server, count);
@@ -171,7 +171,7 @@ fn a_snapshot_without_room_leaves_the_old_one_and_stops_writes_until_one_succeed
     let ballast = ballast(&disk);
     let log = server.log();
     assert_eq!(snapshot(&mut client), "err");
-    hears(&server, &log, "No space left on device");
+    server.logs_after(&log, "No space left on device");
     assert!(fs::read(&file).unwrap() == before, "the old snapshot is whole");
     let refusal = ask(&mut client, "SET k v").shown();
     assert!(refusal.starts_with("MISCONF"), "{refusal}");

@@ -1,7 +1,7 @@
 //! Writes and fsyncs of the log that fail or do not end.
 
 use crate::disk_faults::faults::{EIO, ENOSPC, Faults};
-use crate::disk_faults::{DONE, check_list, crash, hears, written};
+use crate::disk_faults::{DONE, check_list, crash, written};
 use harness::client::{ask, ok};
 use harness::info::field;
 use harness::wait::eventually;
@@ -29,12 +29,13 @@ fn everysec_refuses_writes_while_fsync_fails_and_then_writes_all_anew() {
     };
     assert!(refusal.starts_with("MISCONF Errors writing to the AOF file: "), "{refusal}");
     assert_eq!(ask(&mut client, "LLEN list").shown(), acknowledged.to_string(), "reads go on");
-    hears(&server, &before, "Fail to fsync the AOF file appendonly.aof.1.incr.aof: Input/output");
+    server
+        .logs_after(&before, "Fail to fsync the AOF file appendonly.aof.1.incr.aof: Input/output");
     assert_eq!(field(&mut client, "aof_last_write_status"), "err");
     let before = server.log();
     faults.set(&[]);
-    hears(&server, &before, "The append-only file will be rewritten");
-    hears(&server, &before, DONE);
+    server.logs_after(&before, "The append-only file will be rewritten");
+    server.logs_after(&before, DONE);
     ok(&mut client, &format!("RPUSH list {acknowledged}"));
     written(server.directory(), &mut client);
     crash(&mut server);
@@ -201,7 +202,7 @@ fn a_log_that_cannot_be_completed_is_not_loaded() {
         assert_eq!(reply.shown(), "ERR Error trying to load the AOF files, check server logs.");
         check_list(&server, 2);
     }
-    hears(&server, "", "append-only file is incomplete: No space left on device");
+    server.logs("append-only file is incomplete: No space left on device");
     let memory = ask(&mut client, "INFO memory").shown();
     assert!(
         memory.contains("mem_aof_buffer:") && !memory.contains("mem_aof_buffer:0\r"),

@@ -2,7 +2,7 @@
 //! off.
 
 use crate::disk_faults::faults::{EINVAL, EIO, ENOSPC, Faults};
-use crate::disk_faults::{check_list, crash, hears, written};
+use crate::disk_faults::{check_list, crash, written};
 use harness::client::{Client, ask, ok};
 use harness::environment::has_preallocated_logs;
 use harness::info::field;
@@ -128,7 +128,7 @@ fn room_that_cannot_be_cut_off_is_a_failed_write() {
     assert_eq!(field(&mut client, "aof_last_write_status"), "err");
     let before = server.log();
     faults.set(&[]);
-    hears(&server, &before, "AOF write error looks solved");
+    server.logs_after(&before, "AOF write error looks solved");
     ok(&mut client, &format!("RPUSH list {count}"));
     count += 1;
     written(server.directory(), &mut client);

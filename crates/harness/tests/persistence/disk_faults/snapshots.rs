@@ -1,7 +1,7 @@
 //! Saves and rewrites: what cannot be written, forced or renamed changes nothing.
 
 use crate::disk_faults::faults::{EIO, ENOSPC, Faults};
-use crate::disk_faults::{DONE, FAILED, check_list, crash, has_file, hears, rewrite, written};
+use crate::disk_faults::{DONE, FAILED, check_list, crash, has_file, rewrite, written};
 use harness::client::{ask, ok};
 use harness::info::field;
 use harness::server::Server;
@@ -31,7 +31,7 @@ fn a_snapshot_that_cannot_be_forced_to_the_disk_is_none() {
         assert!(ask(&mut client, "SET k x").shown().starts_with("MISCONF"));
         assert_eq!(fs::read(&file).unwrap(), good, "{fault:?}");
         let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
-        hears(&server, &before, &format!("{said} {}", temporary.display()));
+        server.logs_after(&before, &format!("{said} {}", temporary.display()));
         assert!(!temporary.exists(), "{fault:?}");
         faults.set(&[]);
         ok(&mut client, "SAVE");
@@ -104,10 +104,10 @@ fn a_rewrite_that_fails_anywhere_changes_nothing() {
             }
             ok(&mut client, "BGREWRITEAOF");
             if delay != "0" {
-                hears(&server, &before, "Background append only file rewriting started");
+                server.logs_after(&before, "Background append only file rewriting started");
                 faults.set(&[fault]);
             }
-            hears(&server, &before, FAILED);
+            server.logs_after(&before, FAILED);
             eventually("over", || field(&mut client, "aof_rewrite_in_progress") == "0");
             nothing_is_left_behind(&server);
             ok(&mut client, &format!("RPUSH list {count}"));
@@ -142,7 +142,7 @@ fn a_rewrite_whose_log_was_switched_off_has_not_failed() {
     eventually("switched off", || field(&mut other, "aof_enabled") == "0");
     faults.set(&[]);
     assert_eq!(client.reply().unwrap().shown(), "OK");
-    hears(&server, &before, "Background AOF rewrite was cancelled");
+    server.logs_after(&before, "Background AOF rewrite was cancelled");
     assert_eq!(field(&mut other, "aof_last_bgrewrite_status"), "ok");
     assert_eq!(field(&mut other, "aof_rewrites_consecutive_failures"), "0");
 }
