@@ -46,12 +46,8 @@ impl Trio {
         let copies = [(); 3].map(|()| Copy::start(&etcd, &authority, Some("copy")));
         join(&copies);
         all_say(&copies, "cluster_bus_tls:1\r\n");
-        let before = copies[0].bus.connections();
         // The link of before goes on in clear for a moment.
-        ok(&mut copies[2].server.node_client(), "CLIENT KILL TYPE master SKIPME no");
-        eventually("the replica has a link by the bus", || {
-            copies[0].bus.connections() > before && copies[2].says("master_link_status:up\r\n")
-        });
+        copies[0].renew_link_of(&copies[2]);
         Trio { copies, authority, _etcd: etcd }
     }
 }
@@ -116,6 +112,16 @@ impl Copy {
         let mut client = self.server.client();
         ok(&mut client, "CLIENT CAPA cluster node");
         first_link(&mut client)
+    }
+
+    /// Ends the link of its replica, and waits until there is another one.
+    fn renew_link_of(&self, replica: &Copy) {
+        let link = self.link_of_replica();
+        ok(&mut replica.server.node_client(), "CLIENT KILL TYPE master SKIPME no");
+        eventually("the link is made anew", || {
+            !["", &*link].contains(&&*self.link_of_replica())
+                && replica.says("master_link_status:up\r\n")
+        });
     }
 
     /// Whether it leads its shard.
@@ -378,11 +384,7 @@ fn links_outlive_the_certificates_that_they_began_with() {
     assert!(third.says("master_link_status:up\r\n"));
     assert_eq!(first.link_of_replica(), link, "it has gone on");
     // New ones have the new certificate.
-    ok(&mut third.server.node_client(), "CLIENT KILL TYPE master SKIPME no");
-    eventually("the link is made anew", || {
-        !["", &*link].contains(&&*first.link_of_replica())
-            && third.says("master_link_status:up\r\n")
-    });
+    first.renew_link_of(third);
     work(&[first, second, third], "new");
     assert_unseen(&[first, second, third]);
 }
