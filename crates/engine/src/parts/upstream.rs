@@ -156,6 +156,11 @@ impl Upstream {
         *own = socket.filter(|_| self.term() == term);
     }
 
+    /// Lets this look at the link's socket, if it has one.
+    pub fn with_socket<R>(&self, look: impl FnOnce(&TcpStream) -> R) -> Option<R> {
+        lock(&self.socket).as_ref().map(look)
+    }
+
     /// Another term begins, with this primary or with none.
     pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, copy: Option<Id>, now: Millis) {
         // Held until the term has changed: from then on the thread of the link may note a new

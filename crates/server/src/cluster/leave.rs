@@ -75,14 +75,16 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     let (Some(requests), Some(published)) = (REQUESTS.get(), engine.membership.newest()) else {
         return;
     };
-    if !published.leads || !has_successor(engine, &waits) || !waits() {
+    // A lease that is lost for a moment comes back, as long as etcd answers.
+    let may_lead = published.leads || engine.membership.is_coordinator_present();
+    if !may_lead || !is_named(&published) || !has_successor(engine, &waits) || !waits() {
         return;
     }
     log!(Notice, "Cluster: another copy takes over this server's shard before it goes down");
     // The receiver lives as long as the process does.
     drop(requests.send((Request::HandOver, None)));
     let until = Instant::now() + PATIENCE;
-    let is_over = |now: &Arc<Published>| !now.leads && !now.changes_roles;
+    let is_over = |now: &Arc<Published>| !is_named(now) && !now.changes_roles;
     let mut alone_since = None;
     while let Some(now) = engine.membership.newest().filter(|now| !is_over(now)) {
         // The copies that could take over may be going down as well.
@@ -100,15 +102,25 @@ pub fn hand_over(engine: &Engine, waits: impl Fn() -> bool) {
     wait_for_readers_of_slots(engine, waits);
 }
 
-/// Returns whether a copy can lead. One that is linked, but far behind or no member yet, soon can.
+/// Returns whether the topology names this server as its shard's primary. Its lease may have ended.
+fn is_named(published: &Published) -> bool {
+    published.own_shard().is_some_and(|shard| shard.holder.id == published.me)
+}
+
+/// Returns whether a copy can lead. One that is linked, but far behind or no member yet, soon can,
+/// and one that is alive is linked a moment later.
 fn has_successor(engine: &Engine, waits: impl Fn() -> bool) -> bool {
-    let until = Instant::now() + ENROLMENT;
+    let began = Instant::now();
+    let until = began + ENROLMENT;
     while let Some(now) = engine.membership.newest() {
         if successor(engine, &now.view, now.me).is_some() {
             return true;
         }
         let linked = switch::all_linked(engine, &now.view);
-        let may_come = another_copy(&now.view, now.me, |id| linked.contains(&id)).is_some();
+        let may_be_linked = |id| began.elapsed() < ALONE && now.view.alive.contains_key(&id);
+        let may_come =
+            another_copy(&now.view, now.me, |id| linked.contains(&id) || may_be_linked(id))
+                .is_some();
         if !may_come || !waits() || Instant::now() >= until {
             return false;
         }

@@ -44,6 +44,7 @@ mod target;
 use crate::bus;
 use crate::inside::Inside;
 use crate::log;
+use crate::replication::has_unread;
 use adopt::Adoption;
 use cluster::Moment;
 use cluster::change;
@@ -81,6 +82,11 @@ const LOOK: Moment = Moment::from_millis(50);
 
 /// The same during a switch, in which writes wait.
 const LOOK_AT_SWITCH: Moment = Moment::from_millis(5);
+
+/// How long a copy that is about to refuse an epoch takes what lies in its link, at most and
+/// without anything coming.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(20);
 
 /// The place of a primary that is not to be followed: nothing can listen there.
 const NOWHERE: (&str, u16) = ("127.0.0.1", 0);
@@ -344,11 +350,30 @@ impl Host {
             }
             Action::Freeze(epoch) => {
                 log!(Notice, "Cluster: the primary of epoch {} has lost its lease", epoch.0);
-                self.follow(None, owned(NOWHERE));
                 self.data.freeze(epoch);
+                self.take_what_has_come();
+                self.follow(None, owned(NOWHERE));
             }
             Action::Ask(epoch) => self.promises.ask(epoch),
             Action::Lease(_) | Action::Read | Action::Commit(_) => {}
+        }
+    }
+
+    /// Takes what the primary sent while it led: without a quorum it has confirmed writes that may
+    /// be nowhere else. The link of a primary that has ended is closed, and one that stands still
+    /// sends nothing more.
+    fn take_what_has_come(&self) {
+        let (upstream, journal) = (&self.engine.upstream, &self.engine.journal);
+        let until = Instant::now() + LAST_WORDS;
+        let (mut position, mut since) = (journal.position(), Instant::now());
+        while upstream.is_link_up() && Instant::now() < until && since.elapsed() < SILENCE {
+            std::thread::sleep(Duration::from_millis(1));
+            let holds = upstream.link().held_bytes > 0;
+            let comes = holds || upstream.with_socket(has_unread) == Some(true);
+            let now = journal.position();
+            if comes || now != position {
+                (position, since) = (now, Instant::now());
+            }
         }
     }
 

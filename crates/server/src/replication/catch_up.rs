@@ -17,10 +17,13 @@ pub struct Target {
     paused_at: JournalPos,
 }
 
-/// Returns whether a replica counts. A replica that only takes a snapshot acknowledges nothing.
-/// Others may not count for a failover.
+/// Returns whether a replica counts. A replica that only takes a snapshot acknowledges nothing. One
+/// that gets the stream counts whatever it has said of an epoch: it may take over, and says so only
+/// with its next acknowledgement if the link or the epoch has just begun. Others may not count for
+/// a failover.
 fn counts(engine: &Engine, link: &Link) -> bool {
-    !link.is_old && !link.facts.rdb_only && engine.votes.counts(link)
+    let is_fed = link.stage == Stage::Online;
+    !link.is_old && !link.facts.rdb_only && (is_fed || engine.votes.counts(link))
 }
 
 /// Returns whether there is a replica that counts.

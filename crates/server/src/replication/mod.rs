@@ -10,6 +10,8 @@ mod full_sync;
 mod sockets;
 mod upstream;
 
+pub use sockets::has_unread;
+
 use crate::log;
 use crate::persistence::aof::Aof;
 use engine::clock::now;

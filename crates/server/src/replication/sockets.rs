@@ -5,6 +5,7 @@
 //! [`MAX_WAIT`]: a snapshot keeps what is overwritten up to a limit, and then writes wait for it.
 
 use std::io::{self, ErrorKind};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -27,6 +28,16 @@ pub struct Target {
     pub failure: Option<io::Error>,
     /// The reason is that writes have waited for it.
     pub is_too_slow: bool,
+}
+
+/// Returns whether bytes have come over a socket that nobody has read yet.
+#[allow(unsafe_code)]
+pub fn has_unread(socket: &TcpStream) -> bool {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open, and the pointer is that of a number of the type which the
+    // request writes.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    done == 0 && bytes > 0
 }
 
 impl Target {
@@ -163,8 +174,27 @@ impl Sockets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn bytes_that_nobody_has_read_are_seen() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it listens");
+        let mut theirs = TcpStream::connect(address).expect("it listens");
+        let (mut ours, _) = listener.accept().expect("it has connected");
+        assert!(!has_unread(&ours));
+        theirs.write_all(b"ab").expect("there is room");
+        // It arrives when this returns.
+        ours.peek(&mut [0]).expect("it comes");
+        assert!(has_unread(&ours));
+        ours.read_exact(&mut [0; 2]).expect("it is there");
+        assert!(!has_unread(&ours));
+        drop(theirs);
+        assert_eq!(ours.read(&mut [0]).expect("it has ended"), 0);
+        assert!(!has_unread(&ours), "an end is no byte");
+    }
 
     static SENT: AtomicU64 = AtomicU64::new(0);
 

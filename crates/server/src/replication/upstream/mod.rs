@@ -86,6 +86,8 @@ struct Uplink<'t> {
     follower: Follower<'t>,
     /// A position that the primary has asked for, and that was not on the disk then.
     owed: Option<JournalPos>,
+    /// Bytes that have come are held, and counted in `Link::held_bytes`.
+    holds: bool,
     /// How long the socket waits for bytes.
     wait: Duration,
     /// The link's entry in the client list, while the stream arrives.
@@ -112,6 +114,7 @@ impl<'t> Uplink<'t> {
             next: None,
             follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
             owed: None,
+            holds: false,
             wait: ROUND,
             client: None,
             announces: true,
@@ -525,6 +528,9 @@ impl<'t> Uplink<'t> {
         if self.engine.is_log_behind() || is_held_by_clients(self.engine) {
             return self.receive_while_held();
         }
+        if std::mem::take(&mut self.holds) {
+            self.engine.upstream.link().held_bytes = 0;
+        }
         let mut piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
             Ok(piece) => piece,
             Err(Missing::Bytes(missing)) => {
@@ -598,6 +604,7 @@ impl Uplink<'_> {
         }
         let held = self.next.as_ref().map_or(0, Piece::bytes_left) + self.input.rest().len();
         self.engine.upstream.link().held_bytes = held as u64;
+        self.holds = true;
     }
 }
 
