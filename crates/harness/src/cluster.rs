@@ -1,6 +1,6 @@
 //! Servers that form a cluster at a real etcd, made with the stock redis-cli.
 
-use crate::client::{ask, ok};
+use crate::client::{Client, ask, ok};
 use crate::http;
 use crate::network::Network;
 use crate::reply::{Protocol, Reply};
@@ -288,7 +288,7 @@ pub fn create(nodes: &[Server]) {
 pub fn owner_and_entry(etcd: &Etcd, options: &[&str]) -> [Server; 2] {
     let nodes = [etcd.node_with(options), etcd.node_with(options)];
     let mut owner = nodes[0].client();
-    ok(&mut owner, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut owner, "CLUSTER ADDSLOTSRANGE 0 16383");
     ok(&mut nodes[1].client(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
     eventually("both nodes have a view with all slots", || {
         nodes.iter().all(|node| {
@@ -342,4 +342,24 @@ pub fn error(reply: &Reply) -> String {
 pub fn text(reply: Reply) -> String {
     let text = reply.text().unwrap_or_else(|| panic!("no text: {reply:?}"));
     String::from_utf8_lossy(text).into_owned()
+}
+
+/// Makes a change of the topology. An etcd that does not answer on a busy machine is asked again.
+///
+/// # Panics
+/// It is refused.
+#[track_caller]
+pub fn operate(client: &mut Client, request: &str) {
+    let mut was_away = false;
+    eventually("the coordinator takes the change", || {
+        let Reply::Error(why) = ask(client, request) else { return true };
+        let why = why.escape_ascii().to_string();
+        // It was made although nobody said so.
+        if was_away && why.contains("already busy") {
+            return true;
+        }
+        assert!(why.starts_with("AWAY "), "{request}: {why}");
+        was_away = true;
+        false
+    });
 }

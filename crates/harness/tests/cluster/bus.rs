@@ -4,7 +4,7 @@
 
 use crate::moving::jobs::jobs;
 use harness::client::{Client, ask, encode, ok};
-use harness::cluster::{Etcd, text};
+use harness::cluster::{Etcd, operate, text};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port};
 use harness::tap::Tap;
@@ -157,30 +157,24 @@ fn options(authority: &Authority, name: &str, bus_port: u16) -> String {
 /// upper one; the third is a replica of the first.
 fn join(copies: &[Copy; 3]) {
     let [first, second, third] = copies;
-    operate(first, "CLUSTER ADDSLOTSRANGE 0 8191");
+    operate(&mut first.server.node_client(), "CLUSTER ADDSLOTSRANGE 0 8191");
     for other in [second, third] {
-        operate(other, &format!("CLUSTER MEET 127.0.0.1 {}", first.plain.port()));
+        operate(
+            &mut other.server.node_client(),
+            &format!("CLUSTER MEET 127.0.0.1 {}", first.plain.port()),
+        );
         eventually("they know each other", || {
             let nodes = text(ask(&mut first.server.node_client(), "CLUSTER NODES"));
             nodes.contains(&other.id())
         });
     }
-    operate(second, "CLUSTER ADDSLOTSRANGE 8192 16383");
-    operate(third, &format!("CLUSTER REPLICATE {}", first.id()));
+    operate(&mut second.server.node_client(), "CLUSTER ADDSLOTSRANGE 8192 16383");
+    operate(&mut third.server.node_client(), &format!("CLUSTER REPLICATE {}", first.id()));
     eventually("the replica is a member", || {
         copies.iter().all(|copy| {
             let info = text(ask(&mut copy.server.node_client(), "CLUSTER INFO"));
             info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
         }) && first.says("cluster_members:2\r\n")
-    });
-}
-
-/// Makes a change of the topology.
-fn operate(copy: &Copy, request: &str) {
-    eventually("the coordinator takes it", || {
-        let Reply::Error(why) = ask(&mut copy.server.node_client(), request) else { return true };
-        assert!(why.starts_with(b"AWAY "), "{request}: {}", why.escape_ascii());
-        false
     });
 }
 
@@ -634,7 +628,7 @@ fn migrate_finds_a_copy_by_the_names_that_clients_are_told() {
     let Reply::Integer(slot) = slot else { panic!("{slot:?}") };
     for (copy, what) in [(second, "IMPORTING"), (first, "MIGRATING")] {
         let other = if what == "IMPORTING" { first.id() } else { second.id() };
-        operate(copy, &format!("CLUSTER SETSLOT {slot} {what} {other}"));
+        operate(&mut copy.server.node_client(), &format!("CLUSTER SETSLOT {slot} {what} {other}"));
     }
     let before = (second.plain.connections(), second.bus.connections());
     let request = format!("MIGRATE localhost {} {{b}}-before-0 0 5000", second.plain.port());

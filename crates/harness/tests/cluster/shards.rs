@@ -13,7 +13,7 @@ mod rollback;
 mod slots;
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error, list, redis_cli, six, text};
+use harness::cluster::{Etcd, error, list, operate, redis_cli, six, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use harness::wait::{SetAtEnd, eventually};
@@ -180,7 +180,7 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     for (request, refusal) in refusals {
         assert_eq!(error(&ask(&mut client, request)), refusal, "{request}");
     }
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16382");
+    operate(&mut client, "CLUSTER ADDSLOTSRANGE 0 16382");
     eventually("the node leads", || {
         error(&ask(&mut client, "SET foo 1")) == "CLUSTERDOWN The cluster is down"
     });
@@ -319,7 +319,7 @@ fn a_node_announces_other_addresses_while_it_runs() {
     let etcd = Etcd::start("announcing");
     let (node, other) = (etcd.node(), etcd.node());
     let (mut client, mut elsewhere) = (node.client(), other.client());
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
     ok(&mut elsewhere, &format!("CLUSTER MEET 127.0.0.1 {}", node.port()));
     eventually("they meet", || list(&ask(&mut elsewhere, "CLUSTER SLOTS")).len() == 1);
     // Its own clients are told at once, others when the coordinator has told their node.

@@ -1,7 +1,7 @@
 //! Users and functions that all nodes of a cluster have alike, kept at a real etcd.
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error, text};
+use harness::cluster::{Etcd, error, operate, text};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
@@ -10,8 +10,8 @@ use harness::wait::eventually;
 fn three(etcd: &Etcd, endpoint: &str) -> Vec<Server> {
     let options = ["--cluster-share-users", "yes", "--repl-diskless-sync-delay", "0"];
     let nodes: Vec<Server> = (0..3).map(|_| etcd.node_with(&options)).collect();
-    ok(&mut nodes[0].client(), "CLUSTER ADDSLOTSRANGE 0 8191");
-    ok(&mut nodes[1].client(), "CLUSTER ADDSLOTSRANGE 8192 16383");
+    operate(&mut nodes[0].client(), "CLUSTER ADDSLOTSRANGE 0 8191");
+    operate(&mut nodes[1].client(), "CLUSTER ADDSLOTSRANGE 8192 16383");
     for node in &nodes[1..] {
         ok(&mut node.client(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
     }

@@ -1,7 +1,7 @@
 //! etcd stands still or is killed for several lease times: a shard whose copies all answer goes on.
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error, list, text};
+use harness::cluster::{Etcd, error, list, operate, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{SetAtEnd, eventually};
@@ -15,10 +15,10 @@ const OUTAGE: Duration = Duration::from_secs(9);
 pub(crate) fn pair(etcd: &Etcd, options: &[&str]) -> [Server; 2] {
     let nodes = [etcd.node_with(options), etcd.node_with(options)];
     let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
-    ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
     let id = text(ask(&mut first, "CLUSTER MYID"));
-    ok(&mut second, &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
-    ok(&mut second, &format!("CLUSTER REPLICATE {id}"));
+    operate(&mut second, &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
+    operate(&mut second, &format!("CLUSTER REPLICATE {id}"));
     eventually("the shard takes writes", || {
         ask(&mut first, "SET a 1") == Reply::Simple(b"OK".to_vec())
     });
@@ -129,7 +129,7 @@ fn changes_wait_for_a_coordinator_that_stands_still() {
     let etcd = Etcd::start("still");
     let nodes = [etcd.node(), etcd.node()];
     let [mut first, mut second] = [nodes[0].client(), nodes[1].client()];
-    ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
     let id = text(ask(&mut first, "CLUSTER MYID"));
     let changes = [
         format!("CLUSTER MEET 127.0.0.1 {}\r\n", nodes[0].port()),

@@ -2,7 +2,7 @@
 //! is lost, and a primary that has stood still tells nothing that is not so any more.
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error, text};
+use harness::cluster::{Etcd, error, operate, text};
 use harness::registers::make_shard;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
@@ -321,7 +321,7 @@ fn a_replica_that_is_no_member_confirms_nothing() {
     let etcd = Etcd::start("outsider");
     let node = etcd.node_with(&[&QUORUM[..], &["--commit-timeout-ms", "500"]].concat());
     let mut client = node.client();
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
     let outsider = Server::start(&Program::under_test(), Options::arguments(&["--save", ""]));
     let outsider = outsider.expect("it starts");
     ok(&mut outsider.client(), &format!("REPLICAOF 127.0.0.1 {}", node.port()));

@@ -1,7 +1,7 @@
 //! What operators ask of single nodes: to stand alone, to begin anew, to go down.
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error, list, six, text};
+use harness::cluster::{Etcd, error, list, operate, six, text};
 use harness::reply::Reply;
 use harness::server::Server;
 use harness::wait::eventually;
@@ -23,7 +23,7 @@ fn role(client: &mut Client) -> String {
 fn whole(etcd: &Etcd) -> (Server, Client) {
     let node = etcd.node_with(&[]);
     let mut client = node.client();
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
     eventually("it serves", || !ask(&mut client, "SET foo 1").is_error());
     (node, client)
 }
@@ -103,7 +103,7 @@ fn a_primary_with_slots_is_not_shut_down_safely_unless_it_can_hand_over() {
     let etcd = Etcd::start("safe");
     let node = etcd.node_with(&[]);
     let mut client = node.client();
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
     let refused = error(&ask(&mut client, "SHUTDOWN SAFE"));
     assert!(refused.starts_with("ERR Errors trying to SHUTDOWN"), "{refused}");
     ok(&mut client, "CLUSTER FLUSHSLOTS");

@@ -3,7 +3,7 @@
 
 use crate::shards::faults::{QUORUM, Writers, primary, until_settled};
 use harness::client::{ask, ok};
-use harness::cluster::{Etcd, node_at, redis_cli};
+use harness::cluster::{Etcd, node_at, operate, redis_cli};
 use harness::registers::make_shard;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
@@ -79,7 +79,7 @@ fn a_shards_only_copy_that_was_loaded_from_files_leads() {
         alone.terminate().expect("it ends");
         let folder = alone.directory().to_string_lossy().into_owned();
         let mut node = node_at(&coordinator, &["--dir", &folder, "--appendonly", log]);
-        ok(&mut node.client(), "CLUSTER ADDSLOTSRANGE 0 16383");
+        operate(&mut node.client(), "CLUSTER ADDSLOTSRANGE 0 16383");
         for round in 0..2 {
             eventually("it leads", || {
                 let reply = ask(&mut node.client(), "GET key");

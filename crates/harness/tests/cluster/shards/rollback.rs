@@ -3,7 +3,7 @@
 
 use crate::shards::faults::{QUORUM, Writers, primary, shard_of};
 use harness::client::{ask, ok};
-use harness::cluster::{Etcd, error, text};
+use harness::cluster::{Etcd, error, operate, text};
 use harness::reply::Reply;
 use harness::server::Server;
 use harness::wait::eventually;
@@ -83,7 +83,7 @@ fn keys_of_a_move_that_etcd_has_forgotten_stay_where_they_are() {
     let mut etcd = Etcd::start("moved-back");
     let mut nodes: Vec<Server> = (0..2).map(|_| etcd.node_with(&["--appendonly", "yes"])).collect();
     let mut first = nodes[0].client();
-    ok(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut first, "CLUSTER ADDSLOTSRANGE 0 16383");
     ok(&mut first, &format!("CLUSTER MEET 127.0.0.1 {}", nodes[1].port()));
     eventually("both serve", || nodes.iter().all(serves));
     // Slot 12182.

@@ -2,7 +2,7 @@
 //! them take (SLOT-STATS).
 
 use harness::client::{Client, ask, ok};
-use harness::cluster::{Etcd, error, list, text};
+use harness::cluster::{Etcd, error, list, operate, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::Server;
 use harness::wait::eventually;
@@ -13,7 +13,7 @@ fn halves(etcd: &Etcd) -> [Server; 2] {
     let nodes = [etcd.node(), etcd.node()];
     ok(&mut nodes[1].client(), &format!("CLUSTER MEET 127.0.0.1 {}", nodes[0].port()));
     for (node, range) in nodes.iter().zip(["0 8191", "8192 16383"]) {
-        ok(&mut node.client(), &format!("CLUSTER ADDSLOTSRANGE {range}"));
+        operate(&mut node.client(), &format!("CLUSTER ADDSLOTSRANGE {range}"));
     }
     eventually("both know all slots", || {
         nodes
@@ -103,7 +103,7 @@ fn what_requests_take_is_counted_by_slot() {
     let etcd = Etcd::start("slot-stats");
     let node = etcd.node();
     let mut client = node.client();
-    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
+    operate(&mut client, "CLUSTER ADDSLOTSRANGE 0 16383");
     eventually("the node leads", || !ask(&mut client, "SET foo 1").is_error());
     assert_eq!(figures(&mut client, SLOT).len(), 1, "nothing is counted by default");
     let by_time = "CLUSTER SLOT-STATS ORDERBY cpu-usec LIMIT 1";
