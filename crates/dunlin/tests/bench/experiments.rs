@@ -167,7 +167,7 @@ fn an_interrupted_experiment_leaves_nothing_behind() {
 #[test]
 fn more_threads_are_measured_beside_other_servers() {
     let (directory, json, page) = (file("lab"), file("result.json"), file("page.html"));
-    let small = "--scale 0.001 --seconds 1 --clients 20 --most-threads 2 --reference false";
+    let small = "--scale 0.001 --seconds 2 --clients 20 --most-threads 2 --reference false";
     let files = format!("--report {} --json-out-file {}", page.display(), json.display());
     let line = arguments("scaling", &directory);
     let mut words = crate::support::words(&format!("{line} {small} {files}"));
@@ -192,11 +192,8 @@ fn more_threads_are_measured_beside_other_servers() {
             let row =
                 rows.iter().find(|row| row["what"] == what && row["unit"] == "CPU ns/request");
             let row = row.unwrap_or_else(|| panic!("{what}: {rows:?}"));
-            let remark = row["remark"].as_str().unwrap();
-            // On a busy machine a run may get no processor for its second.
-            let is_measured = row["measured"][0].as_f64().is_some_and(|ns| ns >= 0.0);
-            assert!(is_measured || remark.contains(" 0/s"), "{row}");
-            assert!(remark.starts_with("SET "), "{row}");
+            assert!(row["measured"][0].as_f64().is_some_and(|ns| ns >= 0.0), "{row}");
+            assert!(row["remark"].as_str().unwrap().starts_with("SET "), "{row}");
         }
     }
     // What cannot be started or is not installed is said, and no reason to end.
@@ -206,23 +203,22 @@ fn more_threads_are_measured_beside_other_servers() {
     };
     assert!(remark_of("broken, 1 thread").starts_with("did not start: "), "{rows:?}");
     let requests = |run: &Value| run["total"]["requests"].as_u64().unwrap();
-    let runs = result["runs"].as_array().unwrap();
-    let have_measured = runs.iter().filter(|run| requests(run) > 0).count();
-    assert!(have_measured * 10 >= runs.len() * 8, "{have_measured} of {}", runs.len());
+    assert!(result["runs"].as_array().unwrap().iter().all(|run| requests(run) > 0));
     let curves = experiment["curves"].as_array().unwrap();
     let cpu = curves.iter().find(|curve| curve["title"] == "Server CPU per request, pipeline 10");
     let lines = cpu.unwrap()["lines"].as_array().unwrap();
     assert_eq!(lines[0]["name"], "Dunlin", "{lines:?}");
     assert!(lines.iter().any(|line| line["name"] == "again"), "{lines:?}");
-    assert!([1, 2].contains(&lines[0]["points"].as_array().unwrap().len()), "{lines:?}");
+    assert_eq!(lines[0]["points"].as_array().unwrap().len(), 2, "{lines:?}");
     // Each run has its cycles, or there is one reason why none has.
+    let runs = result["runs"].as_array().unwrap();
     let counted = runs.iter().filter(|run| run["server_cost"]["cycles_per_request"].is_number());
     let notes: Vec<_> = result["notes"].as_array().unwrap().iter().collect();
     match counted.count() {
         0 => assert!(
             notes.len() == 1 && notes[0].as_str().unwrap().starts_with("no cycles per request: ")
         ),
-        counted => assert!(counted >= have_measured && notes.is_empty(), "{counted}: {notes:?}"),
+        counted => assert_eq!((counted, notes.len()), (runs.len(), 0), "{notes:?}"),
     }
     let of_dunlin = runs.iter().filter(|run| run["name"].as_str().unwrap().contains("Dunlin"));
     assert_eq!(of_dunlin.count(), 2 * 3 * 2, "SET and GET, pipelines, threads");
