@@ -57,6 +57,14 @@ fn take<P: Policy>(hub: &mut Hub<P>, net: &mut Memory, port: u16) -> u32 {
     slot
 }
 
+/// Takes a connection of a node that the hub has begun, and answers what it says first.
+fn open(hub: &mut Hub<Node>, net: &mut Memory, port: u16) -> u32 {
+    let server = connect(hub, net, port);
+    net.take(server, usize::MAX);
+    hub.data(net, id(server), b"+OK\r\n");
+    server
+}
+
 fn request(words: &[&str]) -> Vec<u8> {
     let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
     raw::request(&words)
@@ -120,12 +128,6 @@ fn a_node_goes_where_a_named_server_is_for_nodes() {
     let find = |host: &str, port| (host == "10.0.0.1" && port == 2).then(|| address(12).into());
     let set_once = hub.pools[0].shared.places.set(Places(Box::new(find)));
     assert!(set_once.is_ok());
-    let open = |hub: &mut Hub<Node>, net: &mut Memory, port| {
-        let server = connect(hub, net, port);
-        net.take(server, usize::MAX);
-        hub.data(net, id(server), b"+OK\r\n");
-        server
-    };
     let set = request(&["SET", "k", "1"]);
     hub.data(&mut net, id(client), &set);
     let old = open(&mut hub, &mut net, 1);
@@ -269,12 +271,6 @@ fn what_a_node_has_not_run_runs_at_the_next_primary() {
     let pool = Pool::new("p", PoolKind::Cluster { seeds: vec![address(1)] });
     let (mut hub, mut net, client) = before::<Node>(pool);
     let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "k"]));
-    let open = |hub: &mut Hub<Node>, net: &mut Memory, port| {
-        let server = connect(hub, net, port);
-        net.take(server, usize::MAX);
-        hub.data(net, id(server), b"+OK\r\n");
-        server
-    };
     let later = |hub: &mut Hub<Node>, net: &mut Memory| {
         net.passed += Duration::from_millis(60);
         hub.tick(net);
