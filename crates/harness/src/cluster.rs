@@ -350,12 +350,22 @@ pub fn text(reply: Reply) -> String {
 /// It is refused.
 #[track_caller]
 pub fn operate(client: &mut Client, request: &str) {
+    // It was made although nobody said so.
+    operate_unless(client, request, |why, was_away| was_away && why.contains("already busy"));
+}
+
+/// The same, unless `is_made` says of an error that the change is made. It is told as well whether
+/// etcd was away before.
+///
+/// # Panics
+/// The change is refused.
+#[track_caller]
+pub fn operate_unless(client: &mut Client, request: &str, is_made: impl Fn(&str, bool) -> bool) {
     let mut was_away = false;
     eventually("the coordinator takes the change", || {
         let Reply::Error(why) = ask(client, request) else { return true };
         let why = why.escape_ascii().to_string();
-        // It was made although nobody said so.
-        if was_away && why.contains("already busy") {
+        if is_made(&why, was_away) {
             return true;
         }
         assert!(why.starts_with("AWAY "), "{request}: {why}");

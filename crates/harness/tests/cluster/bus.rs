@@ -47,7 +47,9 @@ impl Trio {
         join(&copies);
         all_say(&copies, "cluster_bus_tls:1\r\n");
         // The link of before goes on in clear for a moment.
+        let before = copies[0].bus.connections();
         copies[0].renew_link_of(&copies[2]);
+        assert!(copies[0].bus.connections() > before, "the replica has a link by the bus");
         Trio { copies, authority, _etcd: etcd }
     }
 }
